@@ -192,7 +192,7 @@ func (a *app) followRun(ctx context.Context, n node, f *pipelineFlags, plan *pip
 		v, err := ask[*messages.RunView](ctx, n, &messages.AwaitRun{RunId: id, After: rev, Changes: true, Brief: true})
 		if err != nil {
 			if errors.Is(context.Cause(ctx), errUnpaid) {
-				return &exitError{code: exitAgain, what: "run " + id + " waits for somebody to add to the budget of a step", hint: goOn}
+				return &exitError{code: exitAgain, what: "run " + id + " waits for somebody to add to its budget", hint: goOn}
 			}
 			if ctx.Err() != nil {
 				return &exitError{code: exitInterrupted, what: "interrupted; run " + id + " is kept", hint: goOn}

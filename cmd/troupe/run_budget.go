@@ -11,8 +11,8 @@ import (
 // errUnpaid ends the walk along the events of a turn that waits for more budget.
 var errUnpaid = fmt.Errorf("%w to add to its budget", errWaiting)
 
-// watchRun says what the facts of a run do not: that calls of its agents and tools wait for an approval, and steps for more budget. Where nobody sits at a
-// terminal, it ends the walk when a step waits for budget.
+// watchRun says what the facts of a run do not: that calls of its agents and tools wait for an approval, and it or its steps for more budget. Where nobody sits at a
+// terminal, it ends the walk when something waits for budget.
 func (a *app) watchRun(ctx context.Context, n node, run string, view *runView, cancel context.CancelCauseFunc) {
 	tick := time.NewTicker(lookAgain)
 	defer tick.Stop()
@@ -21,11 +21,14 @@ func (a *app) watchRun(ctx context.Context, n node, run string, view *runView, c
 	told, asked := make(map[string]bool), make(map[string]bool)
 	for {
 		v, err := ask[*messages.RunView](ctx, n, &messages.AwaitRun{RunId: run, Changes: true, Brief: true})
-		for _, s := range v.GetStepViews() {
+		for _, s := range budgetsOf(ctx, n, v) {
 			waits := err == nil && s.GetBudget().GetWaiting() > 0
 			if waits && !told[s.GetStep()] {
-				j := s.GetBudget().JSON()
-				view.note("troupe: step %s waits for more budget (%s): %s", visible(s.GetStep()), budgetText(j), addBudgetCommand(v.GetSessionId(), s.GetStep(), j))
+				what, j := "run "+run, s.GetBudget().JSON()
+				if s.GetStep() != "" {
+					what = "step " + visible(s.GetStep())
+				}
+				view.note("troupe: %s waits for more budget (%s): %s", what, budgetText(j), addBudgetCommand(v.GetSessionId(), s.GetStep(), j))
 			}
 			told[s.GetStep()] = waits
 			if waits && !a.canAsk() {
@@ -43,6 +46,22 @@ func (a *app) watchRun(ctx context.Context, n node, run string, view *runView, c
 			return
 		}
 	}
+}
+
+// budgetsOf are the budgets that a run spends: its own, which is its session's and has no name here, and those of its steps.
+func budgetsOf(ctx context.Context, n node, v *messages.RunView) []*messages.StepBudgetView {
+	if v == nil {
+		return nil
+	}
+	var all []*messages.StepBudgetView
+	s, err := ask[*messages.SessionView](ctx, n, inSession(v.GetSessionId(), &messages.ToSession{Command: &messages.ToSession_Describe{Describe: &messages.DescribeSession{}}}))
+	if err == nil { // else it is asked again
+		all = append(all, &messages.StepBudgetView{Budget: s.GetBudget()})
+	}
+	for _, step := range v.GetStepViews() {
+		all = append(all, &messages.StepBudgetView{Step: step.GetStep(), Budget: step.GetBudget()})
+	}
+	return all
 }
 
 // lookSoon is how soon one looks for the second time.
