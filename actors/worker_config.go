@@ -160,11 +160,35 @@ func (s *Services) checkToolset(names []string) *messages.Failure {
 func (w *Worker) reequipped(c actor.Context) {
 	w.anew = true
 	t := w.state.Turn()
-	if t == nil || t.Cancelled != nil || w.failing {
+	if t != nil && t.Cancelled != nil || w.failing {
 		return
 	}
-	if facts := w.deprived(t.OpenCalls()); len(facts) > 0 {
-		w.append(c, nil, w.resolved, facts...)
+	if t != nil {
+		if facts := w.deprived(t.OpenCalls()); len(facts) > 0 {
+			w.append(c, nil, w.resolved, facts...)
+			return
+		}
+	}
+	w.askAnew(c)
+}
+
+// askAnew asks once more for what the next call may cost, when that was asked for with another model, or other tools, than it is made with (I15): what
+// was granted may be too little, and what is waited for too much.
+func (w *Worker) askAnew(c actor.Context) {
+	p := &w.purse
+	if !p.asking && p.granted == nil {
+		return
+	}
+	away := p.pause.away
+	w.unpause(c)
+	w.returnBudget(c)
+	switch {
+	case away: // its workspaces were given back
+		w.lease(c, w.goOn)
+	case w.compacting != nil:
+		w.summarise(c)
+	default:
+		w.advance(c)
 	}
 }
 
