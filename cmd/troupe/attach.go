@@ -96,6 +96,7 @@ type sharing struct {
 	uri    string // there
 	name   string
 	trust  messages.Trust_Level
+	mode   string // where its commands run, as this machine's configuration says
 	rules  []string
 	offers []string // the tools of the folder, as this machine's configuration says; nil: all
 	person person
@@ -129,10 +130,11 @@ func (a *app) sharing(f *attachFlags, dir string) (*sharing, error) {
 		return nil, err
 	}
 	s.rules = append(s.rules, f.allow...)
-	_, offers, err := places(loaded)
+	modes, offers, err := places(loaded)
 	if err != nil {
 		return nil, err
 	}
+	s.mode = actors.ConfiguredMode(modes, addr.Canonical)
 	s.offers = actors.ConfiguredTools(offers, addr.Canonical)
 	if s.offers != nil && len(s.tools()) == 0 {
 		return nil, &exitError{code: exitConfig, what: "no tool is left for " + visible(real), hint: "workspaces.NAME.tools of the configuration names none that this command runs"}
@@ -192,7 +194,7 @@ func (s *sharing) jobsDir() string { return s.ledgerDir() + ".jobs" }
 // owner makes who runs the calls.
 func (s *sharing) owner(ctx context.Context, ledger *tools.FileLedger, log *slog.Logger) (*owner.Owner, error) {
 	s.sweep(ctx)
-	box, err := detectSandbox(ctx, s.loaded, s.loaded.Config.Data.Dir, s.loaded.Dirs.State)
+	box, err := s.sandbox(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -213,6 +215,22 @@ func (s *sharing) owner(ctx context.Context, ledger *tools.FileLedger, log *slog
 		Temp: filepath.Join(s.loaded.Dirs.Cache, "tmp"), Redact: s.a.secrets.String, Allow: s.allow, Shows: s.shows, Ended: s.ended, Logger: log,
 		Jobs: s.jobsDir(), MostJobs: int(s.loaded.Config.Limits.Jobs), JobEnded: s.jobEnded,
 	})
+}
+
+// sandbox is what runs commands in the folder. One that is configured to have a container has that, or is not shared: elsewhere its commands would reach more.
+func (s *sharing) sandbox(ctx context.Context) (tools.Sandbox, error) {
+	hide := []string{s.loaded.Config.Data.Dir, s.loaded.Dirs.State}
+	if s.mode != tools.ModeContainer || s.loaded.Config.Sandbox.Exec == tools.ModeContainer {
+		return detectSandbox(ctx, s.loaded, hide...)
+	}
+	box, err := containers(s.loaded, hide...)(ctx)
+	if err != nil {
+		return nil, &exitError{
+			code: exitConfig, what: fmt.Sprintf("the commands of %s run in a container, as workspaces.NAME.mode says, and none can be made: %v", visible(s.dir), err), err: err,
+			hint: "install podman or docker, set sandbox.image, or say mode: local there",
+		}
+	}
+	return box, nil
 }
 
 // around are this machine's own hooks around the calls that it runs: those of the server's configuration are the server's.

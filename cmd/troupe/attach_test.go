@@ -211,6 +211,28 @@ func TestHooksOfTheMachineOfASharedFolderRunThere(t *testing.T) {
 	_, _ = r.wait()
 }
 
+// TestASharedFolderStaysWhereTheConfigurationConfinesIt: without an engine it is not shared, by whichever way it comes to the folder.
+func TestASharedFolderStaysWhereTheConfigurationConfinesIt(t *testing.T) {
+	m := newMachine(t)
+	if err := os.Mkdir(m.folder("a/below"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	s := m.serve()
+	session := s.newSession()
+	config := m.write("boxed.yaml", "sandbox: {image: localhost/none}\nworkspaces: {proj: {uri: \"local:"+m.folder("a")+"\", mode: container}}\n")
+	m.env = []string{"PATH=" + m.folder("b")} // no engine is found
+	for _, dir := range []string{"a", "a/below"} {
+		code, out, stderr := m.run("attach", dir, "--session", session, "--as", "lap", "--server", s.url, "--trust", "full", "--config", config)
+		if code != 78 || out != "" || !strings.Contains(stderr, "run in a container, as workspaces.NAME.mode says, and none can be made") {
+			t.Errorf("%s: %d %s%s", dir, code, out, stderr)
+		}
+	}
+	r := m.start("attach", "b", "--session", session, "--as", "lap", "--server", s.url, "--trust", "full", "--config", config)
+	r.waitFor("lap:" + m.real("b"))
+	r.signal(syscall.SIGINT)
+	_, _ = r.wait()
+}
+
 func TestACallOutlivesAConnectionThatIsCut(t *testing.T) {
 	m := newMachine(t)
 	s := m.serve()

@@ -266,6 +266,7 @@ func (x *Owner) run(ctx context.Context, m *messages.Execute, progress func(*mes
 		ToolTempDir: temp, Redact: x.o.Redact, WorkspaceInfo: &messages.WorkspaceInfo{Mode: "local", WorkingDirectory: dir, ProjectDir: dir, ClonePath: dir},
 		Signal: ctx, Agent: m.GetAgent(), ExecID: m.GetExecId(), Sandbox: x.o.Sandbox, Trust: x.o.Trust, Known: known, Workspace: ws, ProcessEnv: x.o.Env, Progress: progress,
 	}
+	tc.Enter() // where its sandbox is one of containers
 	x.leaves(m, tc)
 	if err := asShown(tool, tc, m); err != nil {
 		return answer(m, err)
