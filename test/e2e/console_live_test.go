@@ -4,14 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"iter"
-	"log"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/troupe-dev/troupe"
@@ -173,7 +173,7 @@ func killsAreSeen(browser context.Context, t *testing.T) {
 	s := &succession{t: t, data: t.TempDir()}
 	s.now = begin(t, s.data)
 	front := &http.Server{ReadHeaderTimeout: patience, Handler: &httputil.ReverseProxy{
-		FlushInterval: -1, ErrorLog: log.New(io.Discard, "", 0), ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) },
+		FlushInterval: -1, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError), ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) },
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(&url.URL{Scheme: "http", Host: s.current().address})
 			r.Out.Host = r.In.Host
@@ -213,6 +213,7 @@ func killsAreSeen(browser context.Context, t *testing.T) {
 // inputsJoin shows an input where it joined the turn.
 func inputsJoin(browser context.Context, t *testing.T) {
 	hold := make(chan struct{})
+	release := sync.OnceFunc(func() { close(hold) })
 	look, err := tools.Func(tools.Spec{Name: "look", Description: "Looks. Example: `{\"at\": \"x\"}`", Effect: messages.Effect_PURE}, func(*tools.Context, struct {
 		At string `json:"at" desc:"What."`
 	},
@@ -234,6 +235,7 @@ func inputsJoin(browser context.Context, t *testing.T) {
       - text: never
       - text: I look in the other one.
 `)}, gateway.Options{})
+	t.Cleanup(release)
 	s, _ := h.session(troupe.SessionOptions{Trust: troupe.Full}, nil)
 	x := newTab(browser, t, h.url)
 	x.open("/sessions/" + s.ID())
@@ -242,7 +244,7 @@ func inputsJoin(browser context.Context, t *testing.T) {
 	x.typeInto("form.prompt textarea", "not there, in the other file")
 	x.click("Send into the turn")
 	x.sees("waits for its turn")
-	close(hold)
+	release()
 	const order = `(() => { const all = [...document.querySelectorAll('.turn > *')].map((e) => e.className.includes('joined') ? 'joined' : e.className.includes('user') ? 'user' : e.className.includes('call') ? 'call' : e.className.includes('model') ? 'model' : e.tagName.toLowerCase()); return all.join(); })()`
 	x.until("it stands where it joined", order+` === 'user,model,call,joined,model,footer'`)
 	x.sees("joined the turn here")

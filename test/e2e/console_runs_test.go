@@ -78,6 +78,10 @@ func runsAreShown(browser context.Context, t *testing.T) {
 	x.shot("transcript")
 	x.click("Conversations")
 	x.until("it is told in turns, with who spoke", `[...document.querySelectorAll('.said')].map((e) => e.querySelector('h3').innerText.split(' ')[0] + ': ' + e.querySelector('pre').innerText).slice(-2).join() === 'pro: Tabs adapt.,con: Spaces stay.'`)
+	if status := value[int](x, `fetch('/api`+"/sessions/"+run.Session()+`/conversations/talk/words', {method: 'POST', headers: {'Content-Type': 'application/json'}, body: JSON.stringify({text: 'Enough <b>now</b>.', by: 'ann'})}).then((r) => r.status)`); status != 201 {
+		t.Errorf("a word from outside: %d", status)
+	}
+	x.until("what is said is added, once, and as somebody's from outside", `[...document.querySelectorAll('.said')].map((e) => e.innerText.replace(/\s+/g, ' ')).filter((s) => s.startsWith('From outside (ann) 3') && s.endsWith('Enough <b>now</b>.')).length === 1 && document.querySelectorAll('.said').length === 3`)
 	x.shot("talk")
 	x.size(360, 740, "light")
 	x.wantNoOverflow()

@@ -31,7 +31,8 @@ export function SessionPage(p: { id: string; place: Place; approvals: Approval[]
   const [first, setFirst] = useState(''); // what was asked first, of a session that was made without
   const jobs = usePolled<Jobs>((signal) => get(sessionPath(p.id, '/jobs'), signal), 0, p.id);
   const s = shown.value;
-  const talks = s?.conversations ?? [];
+  const shared = usePolled<Talk[]>((signal) => get(sessionPath(p.id, '/conversations'), signal), 0, p.id);
+  const talks = shared.value ?? [];
   const [budget, setBudget] = useState<Budget>();
   useEffect(() => setBudget(s?.budget), [s]);
   // What is spent comes with the whole session: it is asked for again once things are quiet for a moment.
@@ -43,12 +44,12 @@ export function SessionPage(p: { id: string; place: Place; approvals: Approval[]
     if (budget) later.current = setTimeout(shown.again, 700);
   };
   useEffect(() => () => clearTimeout(later.current), [p.id]);
-  // Who shares a conversation is in the session: whoever speaks in one and is not there has joined since.
+  // Whoever speaks in a shared conversation and is not known there has joined since.
   const asked = useRef(new Set<string>());
   const spoke = (talk: string, worker: string) => {
     if (memberName(talks, talk, worker) || asked.current.has(`${talk} ${worker}`)) return;
     asked.current.add(`${talk} ${worker}`);
-    shown.again();
+    shared.again();
   };
   // A command that runs in the background ends without an event.
   const left = jobs.value?.background ?? 0;

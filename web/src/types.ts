@@ -27,13 +27,13 @@ export interface Workspace {
 
 export interface Session {
   id: string; state: string; created_at?: string; updated_at?: string; folder?: string; agent?: string; model?: string; title?: string;
-  turns: number; usage: Usage; workspaces?: Workspace[]; workers?: Worker[]; budget?: Budget; conversations?: Talk[];
+  turns: number; usage: Usage; workspaces?: Workspace[]; workers?: Worker[]; budget?: Budget;
 }
 
 /** Talk is a conversation that workers share; in a turn of it somebody said something, or was cut off. */
-export interface Talk { id: string; name: string; speaking?: string; members?: { worker: string; name: string; turns: number; left?: string }[]; turns?: TalkTurn[] }
+export interface Talk { id: string; name: string; revision: number; count: number; waiting?: number; speaking?: string; next?: number; members?: { worker: string; name: string; turns: number; left?: string }[]; turns?: TalkTurn[] }
 export interface TalkTurn {
-  number: number; at: string; member?: string; said?: { text: string; turn?: string; by?: string }; cut?: { turn?: string; outcome?: string; code?: string; reason?: string };
+  seq: number; number: number; at: string; member?: string; said?: { text: string; turn?: string; by?: string }; cut?: { turn?: string; outcome?: string; code?: string; reason?: string };
 }
 
 export interface Run {
