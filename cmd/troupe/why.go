@@ -17,8 +17,8 @@ import (
 func newWhy(a *app) *cobra.Command {
 	return formats(&cobra.Command{
 		Use:   "why ID",
-		Short: "Say in one sentence what a session, worker or call waits for",
-		Long: `Say in one sentence what a session, worker or call waits for, and since when: a model's answer or a permit for it, another
+		Short: "Say in one sentence what a session, run, worker or call waits for",
+		Long: `Say in one sentence what a session, run of a pipeline, worker or call waits for, and since when: a model's answer or a permit for it, another
 try after a failure, an approval, a workspace in which somebody else works, a person's word on a call in doubt, a tool, a
 timer, a release, or nothing. What a person can do about it is said with the command.`,
 		Args: exactly("ID"),
@@ -49,6 +49,14 @@ func why(ctx context.Context, n node, id string) (whyJSON, error) {
 		return whyJSON{}, err
 	}
 	var known []string
+	own := id
+	if strings.HasPrefix(id, messages.RunPrefix) {
+		run, err := ask[*messages.RunView](ctx, n, &messages.ShowRun{RunId: id})
+		if err != nil {
+			return whyJSON{}, err
+		}
+		id = run.GetSessionId() // whose only work it is
+	}
 	for _, w := range all.GetWorkers() {
 		if id == w.GetId() || id == w.GetSessionId() {
 			f, err := whyAsk(ctx, n, w.GetSessionId(), all)
@@ -56,7 +64,7 @@ func why(ctx context.Context, n node, id string) (whyJSON, error) {
 				return whyJSON{}, err
 			}
 			if id == w.GetSessionId() {
-				return whySession(f, id), nil
+				return whySession(f, own), nil
 			}
 			return whyWorker(f, f.worker(id), 0), nil
 		}

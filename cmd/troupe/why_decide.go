@@ -56,8 +56,14 @@ type whyFacts struct {
 // maxDelegation is how far delegation is followed: no chain is longer (ADR 46).
 const maxDelegation = 16
 
-// whySession is why of the first worker that does something, or else of the first one.
+// whySession is why of what a run asks of people, else of the first worker that does something, or else of the first one.
 func whySession(f *whyFacts, id string) whyJSON {
+	for i := range f.approvals { // what a run of a pipeline asks is no worker's
+		if strings.HasPrefix(f.approvals[i].Worker, messages.RunPrefix) {
+			j := whyJSON{ID: id, State: "waiting"}
+			return j.approval(f, &f.approvals[i])
+		}
+	}
 	at := 0
 	for i := len(f.workers) - 1; i >= 0; i-- {
 		if f.workers[i].State != "inactive" && f.workers[i].Parent == "" {
@@ -165,6 +171,9 @@ func (j whyJSON) approval(f *whyFacts, v *messages.ApprovalJSON) whyJSON {
 	}
 	if v.ExpiresAt != "" {
 		seen += ", and expires " + v.ExpiresAt
+	}
+	if strings.HasPrefix(v.Worker, messages.RunPrefix) {
+		return j.say(f, "step %[2]s of the pipeline asks a person%[1]s: %[3]s; %[4]s; answer with: %[5]s --reason CHOICE (or deny)", v.ExecID, oneLine(v.Preview, 200), seen, j.For.Command)
 	}
 	return j.say(f, "%[2]s(%[3]s) waits for an approval%[1]s; %[4]s; answer with: %[5]s (or deny)", v.Tool, summary(v.Arguments), seen, j.For.Command)
 }

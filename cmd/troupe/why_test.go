@@ -69,6 +69,10 @@ func TestWhyNamesWhatIsWaitedForAndWhatCanBeDone(t *testing.T) {
 		{"approval", "exec(make) waits for an approval since " + at + " (1m0s); it is shown to terminal; answer with: troupe approve apr_1 (or deny)", whyFacts{
 			live: true, workers: []messages.WorkerJSON{waits(messages.WaitingJSON{Kind: "call"})}, approvals: []messages.ApprovalJSON{shown}, calls: []messages.CallJSON{call},
 		}},
+		{"approval", "step gate of the pipeline asks a person since " + at + " (1m0s): Go?; nobody sees it; answer with: troupe approve apr_2 --reason CHOICE (or deny)", whyFacts{
+			live: true, workers: []messages.WorkerJSON{busy(messages.WorkerJSON{State: "inactive"})},
+			approvals: []messages.ApprovalJSON{{ID: "apr_2", Worker: "run_1", ExecID: "gate", Tool: "pipeline", Preview: "Go?", At: at}},
+		}},
 		{"doubt", "nobody knows whether exec(make), planned since " + at + " (1m0s), ran: a person is to say it with: troupe calls resolve exe_1 retry|done|fail", whyFacts{
 			workers: []messages.WorkerJSON{busy(messages.WorkerJSON{})}, calls: []messages.CallJSON{doubted},
 		}},
