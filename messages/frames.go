@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -361,7 +362,13 @@ func WrongKind(e *json.UnmarshalTypeError) string {
 	if e.Field == "" {
 		return "it cannot be " + article(e.Value)
 	}
-	return fmt.Sprintf("field %q cannot be %s", e.Field, article(e.Value))
+	return fmt.Sprintf("field %q cannot be %s", sent(e.Field), article(e.Value))
+}
+
+// sent is a field as who sent it knows it: without the names of types that are part of others. Names that are sent begin with a small letter.
+func sent(field string) string {
+	parts := strings.Split(field, ".")
+	return strings.Join(slices.DeleteFunc(parts, func(p string) bool { return p != "" && p[0] >= 'A' && p[0] <= 'Z' }), ".")
 }
 
 func article(noun string) string {
