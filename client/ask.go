@@ -10,6 +10,8 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
+	"strconv"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -60,7 +62,7 @@ func (c *Client) askOnce(ctx context.Context, m proto.Message) (proto.Message, e
 	}
 	ctx, cancel := c.untilClosed(ctx)
 	defer cancel()
-	reply, err := c.do(ctx, call)
+	reply, err := c.patiently(ctx, call)
 	if err != nil && ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
@@ -72,6 +74,27 @@ func (c *Client) askOnce(ctx context.Context, m proto.Message) (proto.Message, e
 		return nil, refused
 	}
 	return nil, fmt.Errorf("ask %s: %w", c.who, err)
+}
+
+// tooMany is how often a request is sent again that came too soon after others of the same token.
+const tooMany = 5
+
+// patiently sends a request again that was refused because there were too many: nothing of it was done.
+func (c *Client) patiently(ctx context.Context, q *call) (proto.Message, error) {
+	for try := 1; ; try++ {
+		reply, err := c.do(ctx, q)
+		var refused *messages.Failure
+		if try == tooMany || !errors.As(err, &refused) || refused.GetCode() != messages.CodeRate {
+			return reply, err
+		}
+		pause := time.NewTimer(time.Duration(refused.GetRetryAfterMs()) * time.Millisecond)
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			pause.Stop()
+			return nil, err
+		}
+	}
 }
 
 func (c *Client) do(ctx context.Context, q *call) (proto.Message, error) {
@@ -143,7 +166,14 @@ func refusal(res *http.Response, body []byte) *messages.Failure {
 	var p messages.ProblemJSON
 	kind, _, err := mime.ParseMediaType(res.Header.Get("Content-Type"))
 	if err == nil && kind == messages.ProblemType && json.Unmarshal(body, &p) == nil && p.Code != "" {
-		return p.Failure()
+		f := p.Failure()
+		if f.GetCode() == messages.CodeRate && f.GetRetryAfterMs() == 0 {
+			f.RetryAfterMs = 1000
+			if seconds, err := strconv.ParseUint(res.Header.Get("Retry-After"), 10, 8); err == nil {
+				f.RetryAfterMs = int64(seconds) * 1000 //nolint:gosec // of eight bits
+			}
+		}
+		return f
 	}
 	return messages.Fail(messages.CodeInternal, fmt.Sprintf("%s answered %s", res.Request.URL.Path, res.Status), "")
 }

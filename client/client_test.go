@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -121,6 +122,44 @@ func TestProblemsAreFailuresAndOtherRefusalsSayWhatCameBack(t *testing.T) {
 	_, err = c.Ask(t.Context(), &messages.ListCalls{})
 	if !errors.As(err, &f) || f.GetCode() != messages.CodeInternal || !strings.Contains(f.GetMessage(), "418") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestARequestThatCameTooSoonIsSentAgain: nothing of it was done, whatever it is.
+func TestARequestThatCameTooSoonIsSentAgain(t *testing.T) {
+	dir := t.TempDir()
+	var sent, refuse atomic.Int32
+	hold(t, dir, func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		if !strings.Contains(string(body), "said") {
+			t.Errorf("request %d has the body %q", sent.Load(), body)
+		}
+		if sent.Add(1) <= refuse.Load() {
+			w.Header().Set("Content-Type", messages.ProblemType)
+			w.Header().Set("Retry-After", "0")
+			w.WriteHeader(http.StatusTooManyRequests)
+			fmt.Fprint(w, `{"code":"rate_limited","detail":"too many"}`)
+			return
+		}
+		w.WriteHeader(http.StatusAccepted)
+		fmt.Fprint(w, `{"input_id":"i","seq":4}`)
+	})
+	c := dial(t, dir)
+	ask := func() error {
+		_, err := c.Ask(t.Context(), &messages.ToSession{SessionId: "ses_1", Command: &messages.ToSession_Submit{Submit: &messages.SubmitInput{
+			InputId: "i", Parts: []*messages.Part{{Kind: &messages.Part_Text{Text: "said"}}},
+		}}})
+		return err
+	}
+	refuse.Store(3)
+	if err := ask(); err != nil || sent.Load() != 4 {
+		t.Errorf("sent %d times: %v", sent.Load(), err)
+	}
+	sent.Store(0)
+	refuse.Store(100)
+	var f *messages.Failure
+	if err := ask(); !errors.As(err, &f) || f.GetCode() != messages.CodeRate || sent.Load() != 5 {
+		t.Errorf("sent %d times: %v", sent.Load(), err)
 	}
 }
 
