@@ -84,10 +84,10 @@ func TestAPauseThatTheProviderAsksForCountsForAll(t *testing.T) {
 	p.send(limiter, &messages.AcquirePermit{Request: 1})
 	p.permit(t)
 	begun := time.Now()
-	p.send(limiter, &messages.ReleasePermit{Request: 1, Outcome: messages.ReleasePermit_RATE_LIMITED, RetryAfterMs: 150})
+	p.send(limiter, &messages.ReleasePermit{Request: 1, Outcome: messages.ReleasePermit_RATE_LIMITED, RetryAfterMs: 700}) // more than the pause where a provider asks for none
 	other.send(limiter, &messages.AcquirePermit{Request: 2})
-	if other.permit(t); time.Since(begun) < 150*time.Millisecond {
-		t.Errorf("the next call begins %v after the provider asked for 150 ms", time.Since(begun))
+	if other.permit(t); time.Since(begun) < 700*time.Millisecond {
+		t.Errorf("the next call begins %v after the provider asked for 700 ms", time.Since(begun))
 	}
 }
 

@@ -178,3 +178,34 @@ func TestNoMoreIsOnItsWayThanLimitsOutboxAllows(t *testing.T) {
 		}
 	}
 }
+
+// TestOneTurnSendsNoMoreThanLimitsSendsAllows has a turn send in two answers: both count.
+func TestOneTurnSendsNoMoreThanLimitsSendsAllows(t *testing.T) {
+	for most, want := range map[int]int{0: 3, 2: 2, -1: 0} {
+		var b string
+		h := actortest.New(t, actortest.Options{Limits: actors.Limits{Sends: most}, Model: actortest.Model(func(_ context.Context, r *model.Request) actortest.Reply {
+			switch told := actortest.Results(r); {
+			case strings.HasPrefix(actortest.Asked(r), "Message from worker"):
+				return actortest.Reply{Text: "read"}
+			case len(told) == 0:
+				return actortest.Reply{Calls: []*messages.ToolCall{send("1", b, "one"), send("2", b, "two")}}
+			case len(told) == 2:
+				return actortest.Reply{Calls: []*messages.ToolCall{send("3", b, "three")}}
+			}
+			var all strings.Builder
+			for _, m := range r.Prompt.Messages {
+				if m.Role == messages.ToolRole {
+					all.WriteString(m.Text)
+				}
+			}
+			return actortest.Reply{Text: all.String()}
+		})})
+		s, _, other := pair(h)
+		b = other
+		got := h.Run(s, "go").GetText()
+		quiet(h, t, s, int32(1+want))
+		if refused := strings.Count(got, "one turn sends"); refused != 3-want || len(mailTo(h, b)) != want {
+			t.Errorf("with %d: %d arrived, and the sender was told %q", most, len(mailTo(h, b)), got)
+		}
+	}
+}
