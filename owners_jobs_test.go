@@ -326,3 +326,37 @@ func TestAJobThatWasFoundMakesWayForOthers(t *testing.T) {
 		t.Errorf("still noted are %v", x.Jobs())
 	}
 }
+
+// A call that a crash of the server cut off is asked about again; the job of one that had never arrived begins then, and is known.
+func TestAJobThatBeginsWhenItsCallIsAskedAboutAgainIsKnown(t *testing.T) {
+	rt, ctx := runtimeOf(t, troupe.Options{Model: echo()})
+	s := lapSession(ctx, t, rt)
+	l, err := tools.OpenLedger(t.TempDir(), time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	x, err := owner.New(owner.Options{Folders: map[string]string{lapURI: folder(t, nil)}, Trust: troupe.Full, Ledger: l, Sandbox: unconfined(t), Jobs: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer x.Close()
+	epoch, _ := joined(ctx, t, rt, s, x)
+	stop := x.WatchJobs(func(j *messages.OwnedJob) {
+		j.Epoch = epoch
+		if err := rt.OwnedJob(ctx, j); err != nil {
+			t.Error(err)
+		}
+	})
+	defer stop()
+	r, err := x.Deliver(ctx, &messages.Execute{ // as it comes then: nothing is held for it here
+		ExecId: "exe_01a206cd45fc7a889d8765f045051451", Attempt: 1, Tool: "exec", Arguments: `{"command":"sleep 1000","background":true}`, SessionId: s.ID(),
+		WorkerId: worker(ctx, t, rt, s), Workspace: &messages.WorkspaceGrant{Uri: lapURI}, KeepsJobs: true, Reconcile: true,
+	}, nil)
+	if err != nil || r.GetErrorCode() != "" || leftRunning(t, rt, s) != 1 {
+		t.Fatalf("%v %v, %d run", r, err, leftRunning(t, rt, s))
+	}
+	if r := callsThere(ctx, t, s, "job_kill", map[string]any{"job_id": tools.JobID(r.GetExecId())}); !strings.Contains(r.GetContent(), "killed: job_kill asked for it") {
+		t.Errorf("%v", r)
+	}
+}

@@ -9,7 +9,7 @@ type jobOwner interface {
 	TakesJobs() bool
 	// Jobs are those that run, and those whose end the server has not said that it keeps.
 	Jobs() []*messages.OwnedJob
-	// WatchJobs has a function told of each that ends, until stop.
+	// WatchJobs has a function told of each that begins or ends, until stop.
 	WatchJobs(fn func(*messages.OwnedJob)) (stop func())
 	EndJob(id, why string)
 }
@@ -49,7 +49,7 @@ func (x *owning) tellJobs() {
 	})
 }
 
-// tellJob tells of the end of one. What does not fit into a frame is left out: the newest stays.
+// tellJob tells how one is. What does not fit into a frame is left out: the newest stays.
 func (x *owning) tellJob(j *messages.OwnedJob) {
 	f := &messages.JobFrame{JobJSON: messages.JobOf(j)}
 	for {

@@ -54,8 +54,9 @@ func (x *Owner) leaves(m *messages.Execute, tc *tools.Context) {
 			return nil, tools.Errorf(tools.CodeInternalError, "Unexpected error: the job cannot be noted on its machine")
 		}
 		x.mu.Lock()
-		defer x.mu.Unlock()
 		x.jobs.runs[id] = j
+		x.mu.Unlock()
+		x.tellOf(j) // a server that asks after a crash what became of the call does not know of it
 		return func() { x.jobEnded(set, j) }, nil
 	}
 }
@@ -106,17 +107,24 @@ func (x *Owner) jobEnded(set *tools.Jobs, was *messages.OwnedJob) {
 	}
 	x.mu.Lock()
 	delete(x.jobs.runs, end.GetJobId())
+	x.mu.Unlock()
+	x.tellOf(end)
+}
+
+// tellOf tells of a job to whoever watches.
+func (x *Owner) tellOf(j *messages.OwnedJob) {
+	x.mu.Lock()
 	var tell []func(*messages.OwnedJob)
 	for _, fn := range x.jobs.tell {
 		tell = append(tell, fn)
 	}
 	x.mu.Unlock()
 	for _, fn := range tell {
-		fn(proto.CloneOf(end))
+		fn(proto.CloneOf(j))
 	}
 }
 
-// WatchJobs has a function told of each job that ends, until stop.
+// WatchJobs has a function told of each job that begins or ends, until stop.
 func (x *Owner) WatchJobs(fn func(*messages.OwnedJob)) (stop func()) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
