@@ -89,7 +89,7 @@ func (c *Call) Listing(session, worker, turn string) *messages.CallView {
 	return &messages.CallView{
 		ExecId: c.Plan.GetExecId(), CallId: c.Plan.GetCallId(), SessionId: session, WorkerId: worker, TurnId: turn, Tool: c.Name,
 		State: c.State(), Status: c.Status(), Arguments: c.Arguments, ErrorCode: c.Finished.GetErrorCode(), AtUnixMs: c.AtMs,
-		Effect: strings.ToLower(c.Plan.GetEffect().String()),
+		Effect: strings.ToLower(c.Plan.GetEffect().String()), Workspace: c.Plan.GetWorkspace(),
 	}
 }
 

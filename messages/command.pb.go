@@ -6685,6 +6685,7 @@ type CallView struct {
 	ErrorCode     string                 `protobuf:"bytes,10,opt,name=error_code,json=errorCode,proto3" json:"error_code,omitempty"`
 	AtUnixMs      int64                  `protobuf:"varint,11,opt,name=at_unix_ms,json=atUnixMs,proto3" json:"at_unix_ms,omitempty"`
 	Effect        string                 `protobuf:"bytes,12,opt,name=effect,proto3" json:"effect,omitempty"`
+	Workspace     string                 `protobuf:"bytes,130,opt,name=workspace,proto3" json:"workspace,omitempty"` // canonical address of the one that it works in; empty: none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6799,6 +6800,13 @@ func (x *CallView) GetAtUnixMs() int64 {
 func (x *CallView) GetEffect() string {
 	if x != nil {
 		return x.Effect
+	}
+	return ""
+}
+
+func (x *CallView) GetWorkspace() string {
+	if x != nil {
+		return x.Workspace
 	}
 	return ""
 }
@@ -14132,7 +14140,7 @@ const file_command_proto_rawDesc = "" +
 	"\x06reason\x18\x06 \x01(\tR\x06reason\x12\x12\n" +
 	"\x04step\x18r \x01(\tR\x04step\x12\x1d\n" +
 	"\n" +
-	"instead_of\x18x \x01(\tR\tinsteadOf\"\xc6\x02\n" +
+	"instead_of\x18x \x01(\tR\tinsteadOf\"\xe5\x02\n" +
 	"\bCallView\x12\x17\n" +
 	"\aexec_id\x18\x01 \x01(\tR\x06execId\x12\x17\n" +
 	"\acall_id\x18\x02 \x01(\tR\x06callId\x12\x1d\n" +
@@ -14149,7 +14157,8 @@ const file_command_proto_rawDesc = "" +
 	" \x01(\tR\terrorCode\x12\x1c\n" +
 	"\n" +
 	"at_unix_ms\x18\v \x01(\x03R\batUnixMs\x12\x16\n" +
-	"\x06effect\x18\f \x01(\tR\x06effect\"\xdb\x04\n" +
+	"\x06effect\x18\f \x01(\tR\x06effect\x12\x1d\n" +
+	"\tworkspace\x18\x82\x01 \x01(\tR\tworkspace\"\xdb\x04\n" +
 	"\fApprovalView\x12\x1f\n" +
 	"\vapproval_id\x18\x01 \x01(\tR\n" +
 	"approvalId\x12\x1d\n" +

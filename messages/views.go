@@ -133,6 +133,7 @@ type CallJSON struct {
 	CallID    string `json:"call_id,omitempty"`
 	ErrorCode string `json:"error_code,omitempty"`
 	At        string `json:"at,omitempty"`
+	Workspace string `json:"workspace,omitempty"` // address
 }
 
 // UnreadJSON is a worker whose journal cannot be read, so that what it did is not in a list.
@@ -358,7 +359,7 @@ func (x *CallView) JSON() CallJSON {
 	return CallJSON{
 		ID: id, State: x.GetState(), Session: x.GetSessionId(), Worker: x.GetWorkerId(), Turn: x.GetTurnId(), Tool: x.GetTool(),
 		Status: x.GetStatus(), Effect: x.GetEffect(), Arguments: x.GetArguments(), ExecID: x.GetExecId(), CallID: x.GetCallId(),
-		ErrorCode: x.GetErrorCode(), At: timeText(x.GetAtUnixMs()),
+		ErrorCode: x.GetErrorCode(), At: timeText(x.GetAtUnixMs()), Workspace: x.GetWorkspace(),
 	}
 }
 
@@ -367,6 +368,7 @@ func (j CallJSON) Proto() *CallView {
 	return &CallView{
 		ExecId: j.ExecID, CallId: j.CallID, SessionId: j.Session, WorkerId: j.Worker, TurnId: j.Turn, Tool: j.Tool, State: j.State,
 		Status: j.Status, Effect: j.Effect, Arguments: j.Arguments, ErrorCode: j.ErrorCode, AtUnixMs: timeRead(j.At),
+		Workspace: j.Workspace,
 	}
 }
 

@@ -260,6 +260,7 @@ func TestACallOfAMachineThatWasKilledIsNamedUnknownAndDoesNotRunAgain(t *testing
 	m.begun("a")
 	r.signal(syscall.SIGKILL)
 	_, _ = r.wait()
+	m.eventually("nobody says that the machine is not connected", func() bool { return m.why(session).For.Kind == "owner" })
 	r = m.share(session, s.url, "--trust", "full")
 	if x := <-got; x.ErrorCode != "interrupted" || x.Status != "interrupted_unknown" || m.runs() != 1 {
 		t.Errorf("it ran %d times and came to %+v", m.runs(), x)

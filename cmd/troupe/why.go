@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -114,11 +115,31 @@ func whyAsk(ctx context.Context, n node, session string, all *messages.Workers) 
 		}
 		f.calls = slices.DeleteFunc(calls.JSON(), func(c messages.CallJSON) bool { return c.State == "succeeded" || c.State == "failed" })
 	}
+	if slices.ContainsFunc(f.calls, func(c messages.CallJSON) bool { return c.State == "executing" }) {
+		if err := f.askOffline(ctx, n, session); err != nil {
+			return nil, err
+		}
+	}
 	if err := f.askLive(ctx, n, session, all); err != nil {
 		return nil, err
 	}
 	f.now = time.Now()
 	return f, nil
+}
+
+// askOffline adds which machines are not connected.
+func (f *whyFacts) askOffline(ctx context.Context, n node, session string) error {
+	places, err := ask[*messages.Workspaces](ctx, n, &messages.ListWorkspaces{SessionId: session})
+	if err != nil {
+		return err
+	}
+	f.offline = make(map[string]string)
+	for _, w := range places.JSON() {
+		if w.State == "offline" {
+			f.offline[w.URI] = cmp.Or(w.Owner, w.Name)
+		}
+	}
+	return nil
 }
 
 // askLive adds what only a process that works can tell.

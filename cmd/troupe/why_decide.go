@@ -18,7 +18,7 @@ type whyJSON struct {
 	Text  string  `json:"text"` // one sentence
 }
 
-// whyWait is the thing itself. Kind: nothing, turn, quarantine, approval, doubt, lease, budget, permit, model, retry, tool, worker, input,
+// whyWait is the thing itself. Kind: nothing, turn, quarantine, approval, doubt, lease, budget, permit, model, retry, tool, owner, worker, input,
 // process or timer.
 type whyWait struct {
 	Kind     string   `json:"kind"`
@@ -48,6 +48,7 @@ type whyFacts struct {
 	calls     []messages.CallJSON                 // of the session, those that have not ended
 	queues    map[string][]string                 // by provider: who waits for a permit, the next one first
 	timers    []messages.TimerJSON                // of the session
+	offline   map[string]string                   // by address: the machine of a workspace that is not connected
 	heldSince string                              // since when somebody works in the workspace that is waited for
 	budget    *messages.BudgetViewJSON            // of the session, when a worker waits for more
 	steps     map[string]*messages.BudgetViewJSON // of steps of its run, then, too
@@ -242,6 +243,10 @@ func (j whyJSON) running(f *whyFacts, w *messages.WorkerJSON, c *messages.CallJS
 		of := whyWorker(f, child, depth+1)
 		j.For.Kind, j.For.Subject, j.For.Command = "worker", child.ID, of.For.Command
 		return j.say(f, "it waits for worker %[2]s, to which it delegated%[1]s: %[3]s", child.ID, of.Text)
+	}
+	if owner := f.offline[c.Workspace]; owner != "" && c.Workspace != "" {
+		j.For.Kind, j.For.Subject = "owner", owner
+		return j.say(f, "%[2]s is with machine %[3]s%[1]s, which is not connected: what came of it is known when that is back, or else it fails", called(c), owner)
 	}
 	return j.say(f, "%[2]s runs%[1]s", called(c))
 }

@@ -26,6 +26,8 @@ func TestWhyNamesWhatIsWaitedForAndWhatCanBeDone(t *testing.T) {
 		return busy(messages.WorkerJSON{Waiting: &on})
 	}
 	call := messages.CallJSON{ID: "exe_1", ExecID: "exe_1", Worker: "wrk_1", Tool: "exec", Arguments: `{"command":"make"}`, State: "executing", At: at}
+	away := call
+	away.Workspace = "client:laptop/a"
 	doubted := call
 	doubted.State = "in_doubt"
 	delegated := call
@@ -63,6 +65,9 @@ func TestWhyNamesWhatIsWaitedForAndWhatCanBeDone(t *testing.T) {
 			steps:  map[string]*messages.BudgetViewJSON{"sub[a b]/x": {Limits: messages.AmountsJSON{Tokens: 10}, Spent: messages.AmountsJSON{Tokens: 9}}},
 		}},
 		{"tool", "exec(make) runs since " + at + " (1m0s)", whyFacts{live: true, workers: []messages.WorkerJSON{busy(messages.WorkerJSON{})}, calls: []messages.CallJSON{call}}},
+		{"owner", "exec(make) is with machine laptop since " + at + " (1m0s), which is not connected: what came of it is known when that is back, or else it fails", whyFacts{
+			live: true, workers: []messages.WorkerJSON{busy(messages.WorkerJSON{})}, calls: []messages.CallJSON{away}, offline: map[string]string{"client:laptop/a": "laptop"},
+		}},
 		{"approval", "exec(make) waits for an approval since " + at + " (1m0s); nobody sees it; answer with: troupe approve apr_1 (or deny)", whyFacts{
 			workers: []messages.WorkerJSON{busy(messages.WorkerJSON{})}, approvals: []messages.ApprovalJSON{asks},
 		}},
