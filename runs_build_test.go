@@ -1,6 +1,8 @@
 package troupe_test
 
 import (
+	"os"
+	"path/filepath"
 	"reflect"
 	"testing"
 	"time"
@@ -85,5 +87,54 @@ func is[T any](t *testing.T, r build.Result[T], v *troupe.RunView, want T) {
 	got, err := r.From(v.GetOutputsJson())
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%v is wanted, it is %v, %v", want, got, err)
+	}
+}
+
+func TestToolsAndPipelinesThatAreBuiltOverListsAndRoundsRunToTheirOutputs(t *testing.T) {
+	inner := build.New("round")
+	text := build.ParamMaybe[string](inner, "text", "")
+	better := build.Agent[string](inner, "better", build.Ask{Prompt: build.Text("better ", build.Or(text, "nothing"))})
+	build.Return(inner, "text", better.Output())
+
+	p := build.New("calls")
+	files := build.ParamOr(p, "files", "", []string{"a.txt", "b.txt"})
+	lists := build.ToolEach(p, "lists", "read_file", files, func(f build.Ref[string]) build.Call {
+		return build.Call{Args: map[string]any{"path": f}, Key: build.Expr[string]("%s + %s", f, build.Const("!"))}
+	})
+	each := build.RunEach(p, "each", inner, files, func(f build.Ref[string]) build.Call {
+		return build.Call{Args: map[string]any{"text": build.Read(f)}, Rules: build.Rules{After: []build.Stepper{lists}}}
+	})
+	again := build.RunUntil(p, "again", inner, build.Call{
+		Args:  map[string]any{"text": build.Field[string](build.Or(build.Last[map[string]any](), map[string]any{"text": "x"}), "text")},
+		Until: build.Expr[bool]("len(%s) > 3", build.Field[string](build.This[map[string]any](), "text")),
+	})
+	keys := build.Return(p, "keys", build.Expr[[]string]("map(%s, .key)", build.Items(lists)))
+	texts := build.Return(p, "texts", build.Expr[[]string]("map(%s, .text)", each.Output()))
+	rounds := build.Return(p, "rounds", again.Output())
+	used := build.Return(p, "used", again.Usage())
+	plan, err := p.Plan(pipeline.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for _, name := range []string{"a.txt", "b.txt"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("of "+name), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rt, ctx := runtimeOf(t, troupe.Options{Model: scripted(`{name: s, rules: [{match: '^better (.*)', reply: {text: '${1}+'}}]}`), DataDir: t.TempDir()})
+	run, err := rt.RunPipeline(ctx, plan, troupe.RunOptions{Dir: dir, Trust: troupe.Full})
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, err := run.Wait(ctx)
+	if err != nil || v.GetState() != pipeline.Succeeded {
+		t.Fatalf("%v, %v", v, err)
+	}
+	is(t, keys, v, []string{"a.txt!", "b.txt!"})
+	is(t, texts, v, []string{"of a.txt+", "of b.txt+"})
+	is(t, rounds, v, map[string]any{"text": "x+++"})
+	if u, err := used.From(v.GetOutputsJson()); err != nil || u.InputTokens == 0 || u.InputTokens >= v.GetUsage().GetInputTokens() {
+		t.Errorf("three rounds have used %v, %v, and all together %v", u, err, v.GetUsage())
 	}
 }

@@ -66,15 +66,25 @@ func (sc *scope) view(ids []string) map[string]any {
 		for i, it := range ss.Items {
 			items[i] = map[string]any{
 				"key": it.Key, "index": it.Index, "status": it.Status, "output": it.Output, "error": it.Error, "value": it.Value,
-				"usage": usageView(it.Usage), "conversation": lineageView(it.Lineage),
+				"usage": usageView(it.used()), "conversation": lineageView(it.Lineage),
 			}
-			usage, last = addUsage(usage, it.Usage), it.Lineage
+			usage, last = addUsage(usage, it.used()), it.Lineage
 		}
 		out[id] = map[string]any{
 			"output": ss.Output, "items": items, "status": ss.Status, "error": ss.Error, "usage": usageView(usage), "conversation": lineageView(last),
 		}
 	}
 	return out
+}
+
+// used is what an item has used, with the steps of the pipeline that it is.
+func (it *ItemState) used() *messages.Usage {
+	if it.inner == nil {
+		return it.Usage
+	}
+	sum := it.Usage
+	it.inner.each(func(ss *StepState) { sum = addUsage(sum, ss.Usage()) })
+	return sum
 }
 
 func usageView(u *messages.Usage) map[string]any {

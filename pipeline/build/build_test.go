@@ -3,7 +3,9 @@ package build_test
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -59,12 +61,109 @@ func everything() *build.Pipeline {
 	gate := build.Human(p, "gate", build.Question{Message: build.Text("Post?"), Show: build.Items(each), Choices: []string{"post", "drop"}, Timeout: time.Hour, OnTimeout: "drop"}, build.Rules{})
 	nested := build.Run(p, "nested", inner, map[string]any{"word": topic}, build.Rules{Timeout: time.Minute, Budget: &build.Budget{Tokens: 500, Pause: true}})
 
+	everyCall(p, topic, files)
 	build.Return(p, "text", build.Or(more.Output(), "it was good"))
 	build.Return(p, "all", build.Expr[[]any]("[%s, %s, %s]", three.Output(), tool.Output(), draft.Status()))
 	build.Return(p, "talk", talk.Output())
 	build.Return(p, "posted", build.Is(gate.Output(), "post"))
 	build.Return(p, "said", build.Field[string](nested.Output(), "said"))
 	return p
+}
+
+// everyCall uses what tools and pipelines are called by.
+func everyCall(p *build.Pipeline, topic build.Ref[string], files build.Ref[[]string]) {
+	inner := build.New("round")
+	text := build.ParamMaybe[string](inner, "text", "what to improve")
+	place := build.PathParam(inner, "place", "where it is")
+	better := build.Agent[string](inner, "better", build.Ask{Prompt: build.Text(build.Or(text, "nothing"), " ", place, build.RunName()), ModelOf: build.Const("scripted/x")})
+	build.Return(inner, "text", better.Output())
+
+	word := build.FileParam(p, "word", "the word")
+	tools := build.ToolEach(p, "tools", "read_file", files, func(f build.Ref[string]) build.Call {
+		return build.Call{Args: map[string]any{"path": f, "limit": build.Index()}, Key: build.Expr[string]("%s + %s", f, build.Const("!")), Concurrency: 2, Quorum: 1, Rules: build.Rules{Continue: true}}
+	})
+	wait := build.ToolUntil(p, "wait", "read_file", build.Call{Args: map[string]any{"path": "done"}, Until: build.Expr[bool]("%s contains %s", build.This[string](), build.Const("done")), MaxTimes: 3})
+	each := build.RunEach(p, "each_run", inner, files, func(f build.Ref[string]) build.Call {
+		return build.Call{Args: map[string]any{"text": build.Read(f), "place": build.Key()}}
+	})
+	again := build.RunUntil(p, "again", inner, build.Call{
+		Args: map[string]any{"text": build.Expr[string]("last?.text ?? %s", topic), "place": build.RunID()}, Until: build.Expr[bool]("len(%s.text) > 3", build.This[map[string]any]()),
+	})
+	any3 := build.Agent[map[string]any](p, "any3", build.Ask{
+		Rules: build.Rules{
+			Retry:   &build.Retry{Max: 2, Backoff: "linear", Initial: time.Second, On: []string{"timeout", "unknown"}},
+			Approve: &build.Approve{Before: []string{"read_file"}, Message: build.Text("Read?"), Timeout: time.Minute},
+		},
+		Model:  "scripted/y",
+		Prompt: build.Text("Sum up ", wait.Output(), word), Schema: map[string]any{"type": "object", "required": []string{"n"}, "properties": map[string]any{"n": map[string]any{"type": "integer"}}}, Repair: 1,
+	})
+	build.Return(p, "calls", build.Expr[[]any]("[%s, %s, %s, %s, %s]", tools.Output(), each.Output(), again.Output(), build.Field[int](any3.Output(), "n"), any3.Usage()))
+}
+
+// Each key that a file may have is written by something of this package.
+func TestWhateverAFileSaysCanBeBuilt(t *testing.T) {
+	text, err := everything().Source()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var doc map[string]any
+	if err := json.Unmarshal(text, &doc); err != nil {
+		t.Fatal(err)
+	}
+	first := func(m any) map[string]any {
+		for _, v := range m.(map[string]any) {
+			return v.(map[string]any)
+		}
+		return nil
+	}
+	inner := func(key string) func(step string) string {
+		return func(unknown string) string { return "{id: a, agent: x, prompt: x, " + key + ": {" + unknown + "}}" }
+	}
+	for what, c := range map[string]struct {
+		step    func(unknown string) string // that has a key too many
+		written func(step map[string]any) map[string]any
+		not     []string
+	}{
+		"a step":  {func(u string) string { return "{" + u + "}" }, func(s map[string]any) map[string]any { return s }, []string{"as"}}, // which is always item
+		"repeat":  {inner("repeat"), func(s map[string]any) map[string]any { m, _ := s["repeat"].(map[string]any); return m }, nil},
+		"retry":   {inner("retry"), func(s map[string]any) map[string]any { m, _ := s["retry"].(map[string]any); return m }, nil},
+		"budget":  {inner("budget"), func(s map[string]any) map[string]any { m, _ := s["budget"].(map[string]any); return m }, []string{"usd", "wall"}},  // as that of the file
+		"approve": {inner("approve"), func(s map[string]any) map[string]any { m, _ := s["approve"].(map[string]any); return m }, []string{"on_timeout"}}, // which is always reject
+		"human":   {inner("human"), func(s map[string]any) map[string]any { m, _ := s["human"].(map[string]any); return m }, nil},
+		"output":  {inner("output"), func(s map[string]any) map[string]any { m, _ := s["output"].(map[string]any); return m }, nil},
+	} {
+		keys := map[string]bool{}
+		for _, s := range doc["steps"].([]any) {
+			for k := range c.written(s.(map[string]any)) {
+				keys[k] = true
+			}
+		}
+		for _, k := range known(t, "version: 1\nname: x\nsteps:\n  - "+c.step("qqqqqqqqq: 1")+"\n") {
+			if !keys[k] && !slices.Contains(c.not, k) {
+				t.Errorf("%s: nothing writes %q", what, k)
+			}
+		}
+	}
+	for _, k := range known(t, "version: 1\nname: x\nqqqqqqqqq: 1\n") {
+		if doc[k] == nil {
+			t.Errorf("nothing writes %q", k)
+		}
+	}
+	if keys := first(doc["agents"]); keys["system"] == nil {
+		t.Error("an agent has no system prompt")
+	}
+}
+
+// known are the keys that stand in the place of one that there is not.
+func known(t *testing.T, text string) []string {
+	t.Helper()
+	_, err := pipeline.Parse("x.yaml", text, pipeline.Options{})
+	_, rest, ok := strings.Cut(fmt.Sprint(err), "known are ")
+	if !ok {
+		t.Fatalf("%s: %v", text, err)
+	}
+	line, _, _ := strings.Cut(rest, "\n")
+	return strings.Split(line, ", ")
 }
 
 func TestWhatIsBuiltIsAPipelineLikeAnyOther(t *testing.T) {

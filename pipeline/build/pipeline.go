@@ -117,6 +117,18 @@ func ParamOr[T any](p *Pipeline, name, description string, otherwise T) Ref[T] {
 	return param[T](p, name, paramDoc{Description: description, Default: otherwise})
 }
 
+// ParamMaybe is a value that a run may be given, and that is nothing otherwise: see Or.
+func ParamMaybe[T any](p *Pipeline, name, description string) Ref[T] {
+	r := param[T](p, name, paramDoc{Description: description})
+	r.maybe = true
+	return r
+}
+
+// PathParam is a path, which each run has to be given.
+func PathParam(p *Pipeline, name, description string) Ref[string] {
+	return param[string](p, name, paramDoc{Type: "path", Description: description, Required: true})
+}
+
 // FileParam is the text of a file, which the command line is given the path of.
 func FileParam(p *Pipeline, name, description string) Ref[string] {
 	return param[string](p, name, paramDoc{Type: "file", Description: description, Required: true})

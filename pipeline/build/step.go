@@ -1,6 +1,7 @@
 package build
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
@@ -43,6 +44,9 @@ func (s *Step[T]) Status() Ref[string] { return Ref[string](s.at("status")) }
 // Error is why it failed.
 func (s *Step[T]) Error() Ref[string] { return Ref[string](s.at("error")) }
 
+// Usage is what it has used, with all of its items.
+func (s *Step[T]) Usage() Ref[Usage] { return Ref[Usage](s.at("usage")) }
+
 // Conversation is what its agent and the model said, for another step to go on with.
 func (s *Step[T]) Conversation() Ref[Lineage] { return Ref[Lineage](s.at("conversation")) }
 
@@ -59,6 +63,17 @@ type Item[T any] struct {
 	Status string `json:"status"`
 	Output T      `json:"output"`
 	Error  string `json:"error"`
+
+	Usage        Usage           `json:"usage"`
+	Conversation *Lineage        `json:"conversation"` // nil: it had none
+	Value        json.RawMessage `json:"value"`        // of the list, or who was asked
+}
+
+// Usage is what a step or an item has used.
+type Usage struct {
+	InputTokens  int64   `json:"input_tokens"`
+	OutputTokens int64   `json:"output_tokens"`
+	CostUSD      float64 `json:"cost_usd"`
 }
 
 // Items are the items of a step that has several, those that failed among them.
@@ -104,14 +119,16 @@ type Ask struct {
 	Agent        string // a profile; "": default
 	Prompt       Template
 	Model        string
+	ModelOf      Ref[string]  // a model that the run tells, instead of Model
 	Conversation Ref[Lineage] // to go on with; the zero value begins anew
-	Repair       int          // how often an answer that does not fit T is sent back
+	Schema       any          // what the answer has to fit, instead of the schema of T
+	Repair       int          // how often an answer that does not fit is sent back
 
 	Until    Ref[bool] // it is asked again until this holds, of This and Last; the zero value: once
 	MaxTimes int       // at most; 0: 10
 
 	Key         Value // ForEach: what tells the items apart; nil: their place
-	Concurrency int   // ForEach: items under way at once
+	Concurrency int   // ForEach and Parallel: items under way at once
 	Quorum      int   // ForEach and Parallel: how many have to succeed; 0: all, or with Continue any. Group: how many members have to be left; 0: one
 }
 
@@ -132,7 +149,7 @@ func Agent[T any](p *Pipeline, id string, a Ask) *Step[T] {
 
 // Parallel asks several agents the same; Ask.Agent does not count.
 func Parallel[T any](p *Pipeline, id string, agents []string, a Ask) *Step[[]T] {
-	return ask[T, []T](p, &stepDoc{ID: id, Parallel: agents, Quorum: a.Quorum}, a)
+	return ask[T, []T](p, &stepDoc{ID: id, Parallel: agents, Concurrency: a.Concurrency, Quorum: a.Quorum}, a)
 }
 
 // Group has several agents speak in a conversation that they share, in the order of their names, Ask.MaxTimes times each at most, or until
@@ -174,13 +191,18 @@ func ForEach[I, T any](p *Pipeline, id string, list Ref[[]I], each func(item Ref
 func ask[T, Out any](p *Pipeline, d *stepDoc, a Ask) *Step[Out] {
 	uses := expression{steps: d.Needs}
 	d.Prompt, d.Model = uses.template(a.Prompt), a.Model
+	if a.ModelOf.set() {
+		d.Model = "${{ " + uses.use(a.ModelOf) + " }}"
+	}
 	if a.Conversation.set() {
 		d.Conversation = "${{ " + uses.use(a.Conversation) + " }}"
 	}
 	if a.Until.set() {
 		d.Repeat = &repeatDoc{Until: uses.use(a.Until), Max: a.MaxTimes}
 	}
-	if t := reflect.TypeFor[T](); t.Kind() != reflect.String {
+	if t := reflect.TypeFor[T](); a.Schema != nil {
+		d.Output = &outputDoc{Schema: a.Schema, Repair: a.Repair}
+	} else if t.Kind() != reflect.String {
 		schema, err := jsonschema.ForType(t, &jsonschema.ForOptions{})
 		if err != nil {
 			uses.err = errors.Join(uses.err, fmt.Errorf("no schema can be made of %s: %w", t, err))
