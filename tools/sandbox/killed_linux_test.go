@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -89,4 +90,24 @@ func TestAGuardThatWasKilledIsReplaced(t *testing.T) {
 	if guards := alive(t, guardArg+" "+cache); len(guards) != 1 {
 		t.Errorf("guards: %q", guards)
 	}
+}
+
+func TestTheGuardEndsWhenNobodyHoldsItsSandbox(t *testing.T) {
+	cache := folder(t)
+	func() {
+		s := detect(t, Bwrap, func(o *Options) { o.CacheDir = cache })
+		if out, exit := sh(t, s, folder(t), "echo once"); out != "once\n" || exit.Code != 0 {
+			t.Fatalf("%q %+v", out, exit)
+		}
+	}()
+	left := alive(t, guardArg+" "+cache)
+	for range 600 {
+		if len(left) == 0 {
+			return
+		}
+		runtime.GC() // the sandbox is found to be held by nobody
+		<-time.After(50 * time.Millisecond)
+		left = alive(t, guardArg+" "+cache)
+	}
+	t.Errorf("guards: %q", left)
 }
