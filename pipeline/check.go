@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -17,11 +18,18 @@ type checker struct {
 	*source
 	f     *File
 	o     Options
-	above map[string][]string // step -> all that it needs, also through others
+	index map[string]int // of the steps in the file
+	above []stepSet      // of each step, all that it needs, also through others
+
+	base   types.Map    // what every expression may name
+	may    stepSet      // what the expressions that are checked may name; nil: no steps
+	whole  types.Type   // of all of may; nil: not made yet
+	types  []types.Type // of the steps; nil: not made yet
+	naming map[*Expr]naming
 }
 
 func check(f *File, s *source, o Options) {
-	c := &checker{source: s, f: f, o: o, above: make(map[string][]string)}
+	c := &checker{source: s, f: f, o: o, index: make(map[string]int), types: make([]types.Type, len(f.Steps)), naming: make(map[*Expr]naming)}
 	c.ids()
 	if len(s.problems) > 0 {
 		return
@@ -36,97 +44,62 @@ func check(f *File, s *source, o Options) {
 		c.model(a.Model)
 		c.tools(a.Tools, "agent "+a.Name)
 	}
-	for _, st := range f.Steps {
+	for i, st := range f.Steps {
+		c.may, c.whole = c.above[i], nil
 		c.step(st)
 	}
-	env := c.outer()
-	env["steps"] = c.stepsType(f.stepIDs())
+	c.may, c.whole = c.every(), nil
 	for _, out := range f.Outputs {
 		before := len(s.problems)
-		if c.refer(f.stepIDs(), "", out.Value.exprs); len(s.problems) == before {
-			c.text(out.Value, env, wantAny)
+		if c.refer("", out.Value.exprs); len(s.problems) == before {
+			c.text(out.Value, c.outer(), wantAny)
 		}
 	}
 }
 
 // ids sees that steps are told apart, and that what they need is there.
 func (c *checker) ids() {
-	seen := make(map[string]bool)
-	for _, st := range c.f.Steps {
+	for i, st := range c.f.Steps {
+		_, twice := c.index[st.ID]
 		switch {
 		case st.ID == "":
 			c.fail(st.at, "the step has no id", "write for example: id: review")
-		case seen[st.ID]:
+		case twice:
 			c.fail(st.at, fmt.Sprintf("there are two steps with the id %q", st.ID), "")
 		}
-		seen[st.ID] = true
+		c.index[st.ID] = i
 	}
 	for _, st := range c.f.Steps {
 		for _, need := range st.Needs {
-			if !seen[need] {
+			if _, ok := c.index[need]; !ok && !c.full() {
 				c.fail(c.find(need, st.at), fmt.Sprintf("step %q needs %q, and there is no such step", st.ID, need), yamldoc.DidYouMean(need, c.f.stepIDs()))
 			}
 		}
 	}
 }
 
-// cycles follows what steps need, and refuses circles.
-func (c *checker) cycles() {
-	var follow func(st *Step, way []string) []string
-	follow = func(st *Step, way []string) []string {
-		if all, known := c.above[st.ID]; known {
-			return all
-		}
-		if i := slices.Index(way, st.ID); i >= 0 {
-			c.fail(st.at, "steps wait for each other in a circle: "+strings.Join(append(way[i:], st.ID), " needs "), "leave one of these needs out; to go round, use repeat")
-			return nil
-		}
-		var all []string
-		for _, need := range st.Needs {
-			all = append(all, need)
-			all = append(all, follow(c.f.step(need), append(way, st.ID))...)
-			if len(c.problems) > 0 {
-				return nil
-			}
-		}
-		slices.Sort(all)
-		c.above[st.ID] = slices.Compact(all)
-		return c.above[st.ID]
-	}
-	for _, st := range c.f.Steps {
-		if len(c.problems) == 0 {
-			follow(st, nil)
-		}
-	}
-}
-
-// outer is what every expression may name.
+// outer is what every expression may name, besides the steps.
 func (c *checker) outer() types.Map {
-	inputs, env := types.Map{}, types.Map{}
-	for _, in := range c.f.Inputs {
-		inputs[in.Name] = inputType(in)
+	if c.base == nil {
+		inputs, env := types.Map{}, types.Map{}
+		for _, in := range c.f.Inputs {
+			inputs[in.Name] = inputType(in)
+		}
+		for _, name := range c.f.Env {
+			env[name] = types.Any
+		}
+		c.base = types.Map{
+			"inputs": natural{inputs.Nature()}, "env": natural{env.Nature()}, "run": types.Map{"id": types.String, "name": types.String},
+			readName: types.TypeOf(reader(nil)),
+		}
 	}
-	for _, name := range c.f.Env {
-		env[name] = types.Any
-	}
-	return types.Map{
-		"inputs": inputs, "env": env, "run": types.Map{"id": types.String, "name": types.String},
-		readName: types.TypeOf(reader(nil)),
-	}
-}
-
-func (c *checker) stepsType(ids []string) types.Map {
-	out := types.Map{}
-	for _, id := range ids {
-		out[id] = stepType(c.f.step(id))
-	}
-	return out
+	return maps.Clone(c.base)
 }
 
 // step checks one step: its words, then its expressions in the order in which they are evaluated.
 func (c *checker) step(st *Step) {
 	c.words(st)
-	refer := func(exprs func(func(*Expr))) { c.refer(c.above[st.ID], st.ID, exprs) }
+	refer := func(exprs func(func(*Expr))) { c.refer(st.ID, exprs) }
 	before := len(c.problems)
 	for _, e := range []*Expr{st.When, st.ForEach, st.Key, st.Conversation} {
 		refer(func(fn func(*Expr)) {
@@ -140,7 +113,6 @@ func (c *checker) step(st *Step) {
 		return // what is named and not there is told better than by its type
 	}
 	env := c.outer()
-	env["steps"] = c.stepsType(c.above[st.ID])
 	c.expr(st.When, env, wantBool)
 	env["index"], env["key"] = types.Int, types.String
 	if st.ForEach != nil {
@@ -163,12 +135,12 @@ func (c *checker) step(st *Step) {
 	st.texts(func(e *Expr) { c.expr(e, env, wantAny) })
 	if st.Repeat != nil {
 		env["output"] = outputType(st)
-		c.refer(c.above[st.ID], st.ID, func(fn func(*Expr)) { fn(st.Repeat.Until) })
+		c.refer(st.ID, func(fn func(*Expr)) { fn(st.Repeat.Until) })
 		c.expr(st.Repeat.Until, env, wantBool)
 	}
 	if st.Until != nil {
 		env["output"] = types.String
-		c.refer(c.above[st.ID], st.ID, func(fn func(*Expr)) { fn(st.Until) })
+		c.refer(st.ID, func(fn func(*Expr)) { fn(st.Until) })
 		c.expr(st.Until, env, wantBool)
 	}
 }
@@ -199,9 +171,15 @@ func (c *checker) expr(e *Expr, env types.Map, want wanted) types.Type {
 	if e == nil {
 		return types.Any
 	}
+	if c.may != nil {
+		env["steps"] = c.stepsFor(e)
+	}
 	t, fault := e.compile(env, want)
-	if fault == nil {
+	switch {
+	case fault == nil:
 		return t
+	case c.full():
+		return types.Any
 	}
 	c.fail(fault.at, strings.TrimSpace(fault.what), e.hint(fault.what, env))
 	return types.Any
@@ -215,36 +193,42 @@ func keysIn(env types.Map) (out []string) {
 }
 
 // refer sees that expressions name only steps that have ended when they are evaluated.
-func (c *checker) refer(may []string, id string, exprs func(func(*Expr))) {
+func (c *checker) refer(id string, exprs func(func(*Expr))) {
 	exprs(func(e *Expr) {
+		wrong := func(name string) bool {
+			i, ok := c.index[name]
+			return !ok || !c.may.has(i)
+		}
+		if !slices.ContainsFunc(c.names(e).steps, wrong) || c.full() {
+			return // what cannot be read, compile tells
+		}
 		tree, err := parser.Parse(e.Src)
 		if err != nil {
-			return // compile tells it
+			return
 		}
 		ast.Walk(&tree.Node, visit(func(n ast.Node) {
-			m, ok := n.(*ast.MemberNode)
-			if !ok {
-				return
-			}
-			of, _ := m.Node.(*ast.IdentifierNode)
-			name, _ := m.Property.(*ast.StringNode)
-			if of == nil || name == nil || of.Value != "steps" || slices.Contains(may, name.Value) {
-				return
-			}
-			pos := place{e.at.line, e.at.col + of.Location().From}
-			if strings.Contains(e.Src, "\n") {
-				pos = c.find("steps."+name.Value, e.at)
-			}
-			switch {
-			case name.Value == id:
-				c.fail(pos, fmt.Sprintf("step %q names itself", id), "with repeat, last is what the round before gave")
-			case c.f.step(name.Value) == nil:
-				c.fail(pos, fmt.Sprintf("there is no step %q", name.Value), yamldoc.DidYouMean(name.Value, c.f.stepIDs()))
-			default:
-				c.fail(pos, fmt.Sprintf("step %q names %q and does not need it", id, name.Value), fmt.Sprintf("add it: needs: [%s]", strings.Join(append(slices.Clone(c.f.step(id).Needs), name.Value), ", ")))
+			if of, name := stepNamed(n); of != nil && wrong(name) && !c.full() {
+				c.unnamed(e, of, name, id)
 			}
 		}))
 	})
+}
+
+// unnamed tells of a step that an expression names and may not.
+func (c *checker) unnamed(e *Expr, of *ast.IdentifierNode, name, id string) {
+	pos := place{e.at.line, e.at.col + of.Location().From}
+	if strings.Contains(e.Src, "\n") {
+		pos = c.find("steps."+name, e.at)
+	}
+	_, known := c.index[name]
+	switch {
+	case name == id:
+		c.fail(pos, fmt.Sprintf("step %q names itself", id), "with repeat, last is what the round before gave")
+	case !known:
+		c.fail(pos, fmt.Sprintf("there is no step %q", name), yamldoc.DidYouMean(name, c.f.stepIDs()))
+	default:
+		c.fail(pos, fmt.Sprintf("step %q names %q and does not need it", id, name), fmt.Sprintf("add it: needs: [%s]", strings.Join(append(slices.Clone(c.f.Steps[c.index[id]].Needs), name), ", ")))
+	}
 }
 
 // model checks the name of one, as far as it is one before anything runs.

@@ -61,7 +61,7 @@ func (c *checker) words(st *Step) {
 
 // agent sees that a name is known: to the file, or to the configuration.
 func (c *checker) agent(st *Step, name string) {
-	if name == "" || c.f.Agent(name) != nil || c.o.Agents == nil || slices.Contains(c.o.Agents, name) {
+	if name == "" || c.full() || c.f.Agent(name) != nil || c.o.Agents == nil || slices.Contains(c.o.Agents, name) {
 		return
 	}
 	known := slices.Clone(c.o.Agents)
@@ -73,7 +73,7 @@ func (c *checker) agent(st *Step, name string) {
 
 func (c *checker) tools(names []string, of string) {
 	for _, name := range names {
-		if c.o.Tools != nil && !slices.Contains(c.o.Tools, name) && (c.o.Server == nil || !c.o.Server(name)) {
+		if c.o.Tools != nil && !c.full() && !slices.Contains(c.o.Tools, name) && (c.o.Server == nil || !c.o.Server(name)) {
 			c.fail(c.find(name, place{1, 1}), fmt.Sprintf("%s: there is no tool %q", of, name), yamldoc.DidYouMean(name, c.o.Tools))
 		}
 	}
@@ -122,7 +122,7 @@ func (c *checker) arguments(st *Step) {
 		given = st.Args
 	}
 	for _, name := range given.keys {
-		if _, ok := schema.Properties[name]; !ok {
+		if _, ok := schema.Properties[name]; !ok && !c.full() {
 			c.fail(given.at[name], fmt.Sprintf("step %q: %s takes no argument %q", st.ID, st.Tool, yamldoc.Printable(name)), yamldoc.DidYouMean(name, slices.Collect(maps.Keys(schema.Properties))))
 		}
 	}

@@ -3,7 +3,6 @@ package pipeline
 import (
 	"fmt"
 	"math"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -67,7 +66,7 @@ func (s *source) named(node ast.Node, what string, take func(name string, key, v
 	}
 	for _, v := range values {
 		name, ok := yamldoc.KeyText(v.Key)
-		if !ok || !nameForm().MatchString(name) {
+		if !ok || !isName(name) {
 			s.failAt(v.Key, fmt.Sprintf("%q is no name", yamldoc.Printable(name)), "a name has up to 64 letters, digits and _ and begins with a letter")
 			continue
 		}
@@ -77,8 +76,17 @@ func (s *source) named(node ast.Node, what string, take func(name string, key, v
 	}
 }
 
-// nameForm is what steps, inputs, agents and outputs are called: what an expression can name after a dot.
-func nameForm() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_]{0,63}$`) }
+// isName says whether a word is one for steps, inputs, agents and outputs: what an expression can name after a dot.
+func isName(word string) bool {
+	for i := range len(word) {
+		c := word[i]
+		letter := c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z'
+		if !letter && (i == 0 || c != '_' && (c < '0' || c > '9')) {
+			return false
+		}
+	}
+	return word != "" && len(word) <= 64
+}
 
 // plain refuses what would mean something else than it says. An empty value says nothing.
 func (s *source) plain(node ast.Node) bool {

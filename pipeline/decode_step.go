@@ -39,7 +39,7 @@ func (s *source) steps(f *File, node ast.Node) {
 func (s *source) stepKeys(st *Step) keyed {
 	return keyed{
 		"id": func(n ast.Node) {
-			if st.ID = s.word(n, "id"); !nameForm().MatchString(st.ID) {
+			if st.ID = s.word(n, "id"); !isName(st.ID) {
 				s.failAt(n, fmt.Sprintf("id %q is no name", yamldoc.Printable(st.ID)), "a name has up to 64 letters, digits and _ and begins with a letter")
 			}
 			st.at = at(n)
@@ -78,7 +78,7 @@ func (s *source) wholeOnly(n ast.Node, e *Expr) {
 
 func (s *source) as(n ast.Node) string {
 	w := s.word(n, "as")
-	if !nameForm().MatchString(w) || takenNames()[w] {
+	if !isName(w) || takenNames()[w] {
 		s.failAt(n, fmt.Sprintf("as: %q cannot name an item", yamldoc.Printable(w)), "take a word of its own, for example: as: file")
 		return "item"
 	}
@@ -133,7 +133,7 @@ func (s *source) human(node ast.Node) *Human {
 		h.Choices = []string{"yes", "no"}
 	}
 	for _, c := range append([]string{h.OnTimeout}, h.Choices...) {
-		if c != "" && !nameForm().MatchString(c) {
+		if c != "" && !isName(c) {
 			s.failAt(node, fmt.Sprintf("choice %q is no name", yamldoc.Printable(c)), "a choice has letters, digits and _ and begins with a letter")
 		}
 	}

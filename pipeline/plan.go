@@ -34,7 +34,7 @@ type Options struct {
 	Load   func(path string) ([]byte, error)    // reads the file of a nested pipeline; nil: there are none
 }
 
-// maxNested is how many files a plan has at most, and maxSteps how many steps they have together: each of them is checked against all others.
+// maxNested is how many files a plan has at most, and maxSteps how many steps they have together: what each of them may name is all those before it.
 const (
 	maxNested = 32
 	maxSteps  = 500
@@ -127,12 +127,12 @@ func (p *Plan) nest(f *File, s *source, st *Step, o Options, above []string) err
 		given = st.Args
 	}
 	for _, in := range p.files[full].Inputs {
-		if in.Required && in.Default == nil && given.items[in.Name] == nil {
+		if !s.full() && in.Required && in.Default == nil && given.items[in.Name] == nil {
 			s.fail(s.find(st.Nested, st.at), fmt.Sprintf("step %q gives %s no input %q", st.ID, full, in.Name), "add it below with:")
 		}
 	}
 	for _, name := range given.keys {
-		if f := p.files[full]; f.input(name) == nil {
+		if f := p.files[full]; !s.full() && f.input(name) == nil {
 			s.fail(given.at[name], fmt.Sprintf("step %q gives %s an input %q that it does not have", st.ID, full, name), yamldoc.DidYouMean(name, f.inputNames()))
 		}
 	}

@@ -49,8 +49,11 @@ func newSource(path, text string) *source {
 	return &source{path: path, lines: strings.Split(text, "\n")}
 }
 
+// full says whether no more is told: what to do about it need not be looked for.
+func (s *source) full() bool { return len(s.problems) >= maxProblems }
+
 func (s *source) fail(at place, what, fix string) {
-	if len(s.problems) < maxProblems {
+	if !s.full() {
 		s.problems = append(s.problems, &Problem{
 			What: what, Fix: fix, File: s.path, Line: at.line, Col: at.col, Excerpt: yamldoc.Excerpt(s.lines, at.line, at.col, nil),
 		})
