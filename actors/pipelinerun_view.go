@@ -57,7 +57,7 @@ func (r *PipelineRun) view(how detail) *messages.RunView {
 		if done := sv.GetState(); done == pipeline.Succeeded || done == pipeline.Failed || done == pipeline.Skipped {
 			v.StepsDone++
 		}
-		for _, it := range ss.Items {
+		for _, it := range ss.Under() {
 			waits = waits || it.Asked != nil && it.Answer == nil && it.Status == pipeline.Waiting
 			works = works || it.Status == pipeline.Running && ss.Step.Kind != pipeline.NestedStep
 		}
@@ -103,14 +103,14 @@ func (r *PipelineRun) show(c actor.Context, to *actor.PID, how detail) {
 
 func stepView(ss *pipeline.StepState, how detail) *messages.RunStepView {
 	v := &messages.RunStepView{Step: ss.Path, Kind: string(ss.Step.Kind), State: ss.Status, Error: ss.Error, Needs: ss.Step.Needs, Items: int32(len(ss.Items)), Usage: ss.Usage()} //nolint:gosec // bounded
-	for _, it := range ss.Items {
+	done, lost := ss.Ended()
+	v.Done, v.Failed = int32(done), int32(lost) //nolint:gosec // bounded
+	items := ss.Items
+	if how != wholeRun {
+		items = ss.Under()
+	}
+	for _, it := range items {
 		asks := it.Status == pipeline.Waiting && it.Asked != nil && it.Answer == nil
-		switch it.Status {
-		case pipeline.Succeeded:
-			v.Done++
-		case pipeline.Failed, pipeline.Cancelled:
-			v.Failed++
-		}
 		if asks {
 			v.State = pipeline.Waiting
 		}

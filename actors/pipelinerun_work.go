@@ -44,11 +44,11 @@ func (r *PipelineRun) act(c actor.Context) {
 		r.working = make(map[string]*working)
 	}
 	runs := make(map[string]bool)
-	for _, ss := range r.state.Steps() {
+	for _, ss := range r.state.Live() {
 		if ss.Step.Kind == pipeline.NestedStep || ss.Step.Kind == pipeline.HumanStep {
 			continue
 		}
-		for _, it := range ss.Items {
+		for _, it := range ss.Under() {
 			if it.Status != pipeline.Running {
 				continue
 			}

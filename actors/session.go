@@ -32,7 +32,8 @@ type Session struct {
 	facts    sessionFacts
 	grant    *messages.Grant
 	workers  map[string]*member
-	order    []string // of workers, the first is the one that prompts go to
+	byCall   map[string]*member // by the call that they were made for
+	order    []string           // of workers, the first is the one that prompts go to
 	watchers []*actor.PID
 	stash    act.Stash
 	building bool // a worker is being written down
@@ -85,7 +86,7 @@ type respawn struct {
 }
 
 func newSession(svc *Services) *Session {
-	s := &Session{svc: svc, log: svc.Log, workers: make(map[string]*member)}
+	s := &Session{svc: svc, log: svc.Log, workers: make(map[string]*member), byCall: make(map[string]*member)}
 	s.receive = s.unborn
 	return s
 }

@@ -32,11 +32,9 @@ func (s *Session) spawnChild(c actor.Context, m *messages.SpawnChild) {
 		s.builds.Put(c)
 		return
 	}
-	for _, f := range s.facts.workers {
-		if f.GetExecId() == m.GetExecId() {
-			s.answer(c, &messages.ChildReady{WorkerId: f.GetWorkerId(), InputId: f.GetInputId()})
-			return
-		}
+	if w := s.byCall[m.GetExecId()]; w != nil {
+		s.answer(c, &messages.ChildReady{WorkerId: w.id, InputId: w.spawned.GetInputId()})
+		return
 	}
 	if fail := s.noChild(m); fail != nil {
 		s.answer(c, fail)

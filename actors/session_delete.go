@@ -352,6 +352,7 @@ func (s *Session) remove(c actor.Context, id string) {
 	}
 	s.tellShared(c, &memberGone{id})
 	delete(s.workers, id)
+	delete(s.byCall, w.spawned.GetExecId())
 	for i, other := range s.order {
 		if other == id {
 			s.order = append(s.order[:i:i], s.order[i+1:]...)

@@ -231,7 +231,7 @@ func (s *Session) opening(c actor.Context) {
 
 func (s *Session) add(f *messages.WorkerSpawned) *member {
 	w := &member{id: f.GetWorkerId(), spawned: f}
-	s.workers[w.id] = w
+	s.workers[w.id], s.byCall[f.GetExecId()] = w, w
 	s.order = append(s.order, w.id)
 	if parent := s.workers[f.GetParent()]; parent != nil {
 		parent.children = append(parent.children, w.id)

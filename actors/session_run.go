@@ -191,18 +191,14 @@ func (s *Session) spawnStep(c actor.Context, m *messages.SpawnStep) {
 		s.builds.Put(c)
 		return
 	}
-	for _, f := range s.facts.workers {
-		if f.GetExecId() == m.GetExecId() {
-			if b := s.budgetsChanged(m); b != nil { // a member of a group speaks again, by another plan
-				s.writeBudget(c, &budgetWritten{asker: c.Sender(), again: m, fact: &messages.BudgetChanged{Step: b.GetStep(), Budget: b.GetBudget(), By: "pipeline"}})
-				return
-			}
-			if w := s.workers[f.GetWorkerId()]; w != nil {
-				w.needed = true
-			}
-			s.answer(c, &messages.ChildReady{WorkerId: f.GetWorkerId(), InputId: f.GetInputId()})
+	if w := s.byCall[m.GetExecId()]; w != nil {
+		if b := s.budgetsChanged(m); b != nil { // a member of a group speaks again, by another plan
+			s.writeBudget(c, &budgetWritten{asker: c.Sender(), again: m, fact: &messages.BudgetChanged{Step: b.GetStep(), Budget: b.GetBudget(), By: "pipeline"}})
 			return
 		}
+		w.needed = true
+		s.answer(c, &messages.ChildReady{WorkerId: w.id, InputId: w.spawned.GetInputId()})
+		return
 	}
 	profile, ok := s.svc.agent(m.GetAgent())
 	switch {

@@ -18,7 +18,7 @@ type World struct {
 }
 
 // Decide says which facts come next, in order. None: the run waits for what is under way, for a person or for a time, or is
-// over. It changes nothing: what it gives is to be written down and applied, then it is asked again.
+// over. It changes nothing that can be seen: what it gives is to be written down and applied, then it is asked again. One decision is made at a time.
 func (s *State) Decide(w World) []proto.Message {
 	if s.top == nil || s.Finished != nil {
 		return nil
@@ -60,13 +60,13 @@ func (s *State) room() int {
 	if most == 0 {
 		most = DefaultConcurrency
 	}
-	for _, ss := range s.Steps() {
-		for _, it := range ss.Items {
-			if it.Status == Running && it.inner == nil {
+	s.top.live(func(ss *StepState) {
+		for _, i := range ss.tally.under {
+			if it := ss.Items[i]; it.Status == Running && it.inner == nil {
 				most--
 			}
 		}
-	}
+	})
 	return most
 }
 
@@ -108,10 +108,8 @@ func (sc *scope) broken() *StepState {
 // busy says whether anything of a scope is under way.
 func (sc *scope) busy() bool {
 	for _, ss := range sc.steps {
-		for _, it := range ss.Items {
-			if ss.Status == Running && (it.Status == Running || it.Status == Waiting) {
-				return true
-			}
+		if ss.Status == Running && len(ss.tally.under) > 0 {
+			return true
 		}
 	}
 	return false

@@ -17,30 +17,19 @@ import (
 // running decides about a step under way: which items begin, which are over, and whether it is.
 func (d *decider) running(ss *StepState, broken bool) {
 	before := len(d.out)
-	under, failed := 0, 0
-	for _, it := range ss.Items {
-		if it.Status == Running || it.Status == Waiting {
-			under++
-		}
-		if it.Status == Failed || it.Status == Cancelled {
-			failed++
+	under := len(ss.tally.under)
+	stop := broken || ss.tally.lost > 0 && ss.Step.OnError != Continue && ss.Step.Quorum == 0 && ss.Step.Kind != GroupStep
+	held := !ss.met()
+	for _, i := range ss.tally.under {
+		switch it := ss.Items[i]; {
+		case it.Status == Running:
+			d.watch(it)
+		case (!held || stop) && d.waiting(it, stop):
+			under--
 		}
 	}
-	stop := broken || failed > 0 && ss.Step.OnError != Continue && ss.Step.Quorum == 0 && ss.Step.Kind != GroupStep
-	held := !ss.met()
-	for _, it := range ss.Items {
-		switch it.Status {
-		case Running:
-			d.watch(it)
-		case Waiting:
-			if (!held || stop) && d.waiting(it, stop) {
-				under--
-			}
-		case Pending:
-			if !stop && !held && under < d.most(ss) && d.start(it) {
-				under++
-			}
-		}
+	if !stop && !held {
+		under += d.starts(ss, under)
 	}
 	enough := !held
 	if ss.Step.Repeat != nil && under == 0 && !stop && !held && ss.rested() { // a round follows one that is over
@@ -56,6 +45,26 @@ func (d *decider) running(ss *StepState, broken bool) {
 	default:
 		d.finish(ss)
 	}
+}
+
+// starts begins as many items as there is room for beside those under way, and says how many it began.
+func (d *decider) starts(ss *StepState, under int) (begun int) {
+	for _, i := range ss.tally.pending {
+		if under+begun >= d.most(ss) {
+			break
+		}
+		if d.start(ss.Items[i]) {
+			begun++
+		} else if !ss.Step.asks() {
+			break // nor is there room for the next one
+		}
+	}
+	return begun
+}
+
+// asks says whether a person is asked before an item begins.
+func (s *Step) asks() bool {
+	return s.Kind == HumanStep || s.Approve != nil && len(s.Approve.Before) == 0
 }
 
 // met says whether all that a step needs is over. Of one under way it may be otherwise when its plan has changed.
@@ -84,12 +93,7 @@ func (ss *StepState) rested() bool {
 
 // settled says whether every item is over.
 func (ss *StepState) settled() bool {
-	for _, it := range ss.Items {
-		if it.open() {
-			return false
-		}
-	}
-	return ss.Step.Repeat == nil || len(ss.Items) > 0
+	return ss.left() == 0 && (ss.Step.Repeat == nil || len(ss.Items) > 0)
 }
 
 // watch looks after an item under way: its time, and the pipeline that it is.
@@ -148,7 +152,7 @@ func (d *decider) waiting(it *ItemState, stop bool) bool {
 // start begins an item, or asks the person whose word it needs. It is false when there is no room.
 func (d *decider) start(it *ItemState) bool {
 	st := it.step.Step
-	if st.Kind == HumanStep || st.Approve != nil && len(st.Approve.Before) == 0 {
+	if st.asks() {
 		if it.Answer == nil {
 			d.say(d.ask(it))
 			return true

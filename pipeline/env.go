@@ -51,7 +51,8 @@ func (d *decider) env(ss *StepState, it *ItemState) map[string]any {
 	return env
 }
 
-// view is what expressions see of the steps that are over. A step that was skipped is nothing.
+// view is what expressions see of the steps that are over. A step that was skipped is nothing. What is seen of one is made once, for all
+// items and steps that come after it.
 func (sc *scope) view(ids []string) map[string]any {
 	out := make(map[string]any, len(ids))
 	for _, id := range ids {
@@ -60,21 +61,41 @@ func (sc *scope) view(ids []string) map[string]any {
 			out[id] = nil
 			continue
 		}
-		items := make([]any, len(ss.Items))
-		usage := &messages.Usage{}
-		var last *messages.Lineage
-		for i, it := range ss.Items {
-			items[i] = map[string]any{
-				"key": it.Key, "index": it.Index, "status": it.Status, "output": it.Output, "error": it.Error, "value": it.Value,
-				"usage": usageView(it.used()), "conversation": lineageView(it.Lineage),
-			}
-			usage, last = addUsage(usage, it.used()), it.Lineage
+		if ss.seen == nil {
+			ss.seen = ss.view()
 		}
-		out[id] = map[string]any{
-			"output": ss.Output, "items": items, "status": ss.Status, "error": ss.Error, "usage": usageView(usage), "conversation": lineageView(last),
-		}
+		out[id] = ss.seen
 	}
 	return out
+}
+
+// view is what expressions see of a step that is over.
+func (ss *StepState) view() map[string]any {
+	items := make([]any, len(ss.Items))
+	usage := &messages.Usage{}
+	var last *messages.Lineage
+	for i, it := range ss.Items {
+		used := it.used()
+		items[i] = map[string]any{
+			"key": it.Key, "index": it.Index, "status": it.Status, "output": it.Output, "error": it.Error, "value": it.Value,
+			"usage": usageView(used), "conversation": lineageView(it.Lineage),
+		}
+		usage, last = addUsage(usage, used), it.Lineage
+	}
+	return map[string]any{
+		"output": ss.Output, "items": items, "status": ss.Status, "error": ss.Error, "usage": usageView(usage), "conversation": lineageView(last),
+	}
+}
+
+// unseen has what expressions see of a step, and of those that run it, made anew.
+func (ss *StepState) unseen() {
+	for {
+		ss.seen = nil
+		if ss.scope.owner == nil {
+			return
+		}
+		ss = ss.scope.owner.step
+	}
 }
 
 // used is what an item has used, with the steps of the pipeline that it is.

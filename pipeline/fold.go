@@ -21,6 +21,7 @@ func (s *State) applyStep(fact proto.Message, r *messages.Record) {
 	if ss == nil {
 		return
 	}
+	ss.unseen()
 	switch f := fact.(type) {
 	case *messages.StepStarted:
 		ss.begin(f)
@@ -48,7 +49,7 @@ func (s *State) applyStep(fact proto.Message, r *messages.Record) {
 }
 
 func (ss *StepState) begin(f *messages.StepStarted) {
-	ss.Status, ss.Items = Running, nil
+	ss.Status, ss.Items, ss.tally = Running, nil, tally{}
 	for _, item := range f.GetItems() {
 		ss.add(item)
 	}
@@ -59,12 +60,15 @@ func (ss *StepState) add(item *messages.RunItem) {
 	if err != nil {
 		v = nil // it was written by encodeJSON
 	}
-	ss.Items = append(ss.Items, &ItemState{Key: item.GetKey(), Index: len(ss.Items), Value: v, Status: Pending, Usage: &messages.Usage{}, step: ss})
+	it := &ItemState{Key: item.GetKey(), Index: len(ss.Items), Value: v, Usage: &messages.Usage{}, step: ss}
+	ss.Items = append(ss.Items, it)
+	it.to(Pending)
 }
 
 // begin starts an attempt of an item; of a step that runs another pipeline, that.
 func (s *State) begin(it *ItemState, f *messages.StepItemStarted, atMs int64) {
-	it.Status, it.Start, it.Attempt, it.Input, it.Repairs = Running, f, int(f.GetAttempt()), f.GetInputId(), 0
+	it.to(Running)
+	it.Start, it.Attempt, it.Input, it.Repairs = f, int(f.GetAttempt()), f.GetInputId(), 0
 	it.Repair, it.Deadline = "", f.GetExpiresAtUnixMs()
 	if s.begun = append(s.begun, atMs); len(s.begun) > maxBegun {
 		s.begun = append([]int64(nil), s.begun[len(s.begun)-maxBegun/2:]...)
@@ -83,6 +87,7 @@ func (s *State) begin(it *ItemState, f *messages.StepItemStarted, atMs int64) {
 	}
 	it.inner = newScope(nested, prefix, inputs)
 	it.inner.owner = it
+	s.place(it.inner)
 	if it.inner.salt = it.step.scope.salt + it.step.salt; it.Attempt > 1 {
 		it.inner.salt += fmt.Sprintf("#attempt %d", it.Attempt)
 	}
@@ -95,22 +100,25 @@ func (s *State) applyItem(it *ItemState, fact proto.Message) {
 		it.Repair = f.GetPrompt()
 		s.use(it, f.GetUsage())
 	case *messages.StepItemRetried:
-		it.Status, it.NotBefore, it.Error, it.Class = Waiting, f.GetNotBeforeUnixMs(), f.GetError(), f.GetClass()
+		it.to(Waiting)
+		it.NotBefore, it.Error, it.Class = f.GetNotBeforeUnixMs(), f.GetError(), f.GetClass()
 		s.use(it, f.GetUsage())
 	case *messages.StepItemFinished:
 		out, err := decodeJSON(f.GetOutputJson())
 		if err != nil {
 			out = nil // it was written by encodeJSON
 		}
-		it.Status, it.Output, it.Error, it.Class, it.Lineage = f.GetStatus(), out, f.GetError(), f.GetClass(), f.GetConversation()
+		it.to(f.GetStatus())
+		it.Output, it.Error, it.Class, it.Lineage = out, f.GetError(), f.GetClass(), f.GetConversation()
 		s.use(it, f.GetUsage())
 	case *messages.HumanAsked:
-		it.Status, it.Asked, it.Answer = Waiting, f, nil
+		it.to(Waiting)
+		it.Asked, it.Answer = f, nil
 	case *messages.HumanAnswered:
 		if it.Asked.GetApprovalId() == f.GetApprovalId() && it.Answer == nil {
 			it.Answer = f
 			if it.Status == Waiting {
-				it.Status = Pending
+				it.to(Pending)
 			}
 		}
 	}
@@ -119,20 +127,8 @@ func (s *State) applyItem(it *ItemState, fact proto.Message) {
 // use counts what an attempt has used.
 func (s *State) use(it *ItemState, u *messages.Usage) {
 	it.Usage = addUsage(it.Usage, u)
+	it.step.tally.used = addUsage(it.step.tally.used, u)
 	s.Usage = addUsage(s.Usage, u)
-}
-
-// Usage is what all items of a step have used. What a pipeline uses that it runs is that of the steps below it.
-func (ss *StepState) Usage() *messages.Usage {
-	u := &messages.Usage{}
-	for _, it := range ss.Items {
-		u.InputTokens += it.Usage.GetInputTokens()
-		u.OutputTokens += it.Usage.GetOutputTokens()
-		u.CachedTokens += it.Usage.GetCachedTokens()
-		u.ReasoningTokens += it.Usage.GetReasoningTokens()
-		u.CostMicroUsd += it.Usage.GetCostMicroUsd()
-	}
-	return u
 }
 
 func addUsage(a, b *messages.Usage) *messages.Usage {

@@ -23,12 +23,7 @@ func (ss *StepState) Pace(now time.Time) (perSecond float64, left time.Duration)
 		return 0, 0
 	}
 	took := now.UnixMilli() - ss.pace.ends[0]
-	open := 0
-	for _, it := range ss.Items {
-		if it.open() {
-			open++
-		}
-	}
+	open := ss.left()
 	if took <= 0 || open == 0 {
 		return 0, 0
 	}

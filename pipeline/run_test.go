@@ -45,6 +45,7 @@ func (b *bench) apply(f proto.Message) {
 	if err := b.s.Apply(f, &messages.Record{Seq: uint64(len(b.facts)), AtUnixMs: b.now.UnixMilli()}); err != nil {
 		b.t.Fatalf("apply %T: %v", f, err)
 	}
+	counted(b.t, b.s)
 	if st, ok := f.(*messages.StepItemStarted); ok {
 		id := fmt.Sprint(st.GetStep(), "/", st.GetIndex(), "/", st.GetAttempt())
 		if b.begun[id]++; b.begun[id] > 1 {

@@ -94,13 +94,13 @@ func (s *State) Due(now time.Time) time.Time {
 		return time.Time{}
 	}
 	pending, free := false, s.room() > 0 && s.allowance(now) > 0
-	for _, ss := range s.Steps() {
+	s.top.live(func(ss *StepState) {
 		if ss.Status != Running {
-			continue
+			return
 		}
-		pending = pending || ss.Step.Repeat != nil || ss.Step.Kind == GroupStep
-		for _, it := range ss.Items {
-			switch {
+		pending = pending || ss.Step.Repeat != nil || ss.Step.Kind == GroupStep || len(ss.tally.pending) > 0
+		for _, i := range ss.tally.under {
+			switch it := ss.Items[i]; {
 			case it.Status == Running:
 				note(it.Deadline)
 			case it.Status == Waiting && it.Asked != nil && it.Answer == nil:
@@ -109,11 +109,9 @@ func (s *State) Due(now time.Time) time.Time {
 				note(it.NotBefore)
 			case it.Status == Waiting: // for room, or for the rate
 				pending = true
-			case it.Status == Pending:
-				pending = true
 			}
 		}
-	}
+	})
 	if l := s.Plan.Root.Limits; pending && l.Rate > 0 && s.allowance(now) == 0 {
 		for _, at := range s.begun {
 			if now.UnixMilli()-at < l.Per.Milliseconds() {

@@ -37,6 +37,7 @@ type State struct {
 	AgainMs   int64 // when that was last; 0: never
 
 	top     *scope
+	paths   map[string]*StepState // every step by its path
 	options Options
 	changes int     // of the plan
 	bounded bool    // it may not name models that are files of the machine
@@ -64,8 +65,10 @@ type StepState struct {
 
 	scope *scope
 	pace  paced
-	again int    // items of a group that were there when its run was resumed last
-	salt  string // tells it from another step of its path, of the plan before
+	tally tally
+	seen  map[string]any // what expressions see of it, once it is over and somebody has looked; nil: to be made
+	again int            // items of a group that were there when its run was resumed last
+	salt  string         // tells it from another step of its path, of the plan before
 }
 
 // name is what ids are made of: the path, and which of those it is that have had it.
@@ -140,7 +143,8 @@ func (s *State) start(f *messages.RunStarted) error {
 		return fmt.Errorf("read the inputs of run %s: %w", f.GetRunId(), err)
 	}
 	s.Plan, s.ID, s.Started, s.bounded = plan, f.GetRunId(), f, f.GetBounded()
-	s.top = newScope(plan.Root, "", inputs)
+	s.top, s.paths = newScope(plan.Root, "", inputs), make(map[string]*StepState)
+	s.place(s.top)
 	return nil
 }
 
@@ -176,6 +180,8 @@ func (s *State) change(f *messages.PlanChanged) error {
 	s.Plan, s.Changed, s.bounded = plan, true, f.GetBounded()
 	s.changes++
 	s.move(s.top, plan.Root)
+	s.paths = make(map[string]*StepState)
+	s.top.each(func(ss *StepState) { s.paths[ss.Path], ss.seen = ss, nil })
 	return nil
 }
 
@@ -220,6 +226,7 @@ func (s *State) resume(atMs int64) {
 
 func (sc *scope) resume(atMs int64) {
 	for _, ss := range sc.steps {
+		ss.seen = nil
 		if ss.Status == Succeeded || ss.Status == Failed && ss.Step.OnError == Continue && !ss.Step.Fan() {
 			continue // that is how it ended
 		}
@@ -232,12 +239,14 @@ func (sc *scope) resume(atMs int64) {
 			switch {
 			case it.inner != nil && it.Status != Succeeded:
 				it.inner.resume(atMs)
-				it.Status, again = Running, true
+				it.to(Running)
+				again = true
 				if it.Deadline = 0; ss.Step.Timeout > 0 { // its time begins anew, else it would be over at once
 					it.Deadline = atMs + ss.Step.Timeout.Milliseconds()
 				}
 			case it.Status == Failed || it.Status == Cancelled:
-				it.Status, it.Asked, it.Answer, again = Pending, nil, nil, true
+				it.to(Pending)
+				it.Asked, it.Answer, again = nil, nil, true
 				it.Repairs, it.NotBefore = 0, 0
 			}
 		}
@@ -251,17 +260,13 @@ func (sc *scope) resume(atMs int64) {
 }
 
 // find is the step of a path, nil if there is none.
-func (s *State) find(path string) *StepState {
-	if s.top == nil {
-		return nil
+func (s *State) find(path string) *StepState { return s.paths[path] }
+
+// place lets the steps of a scope be found by their paths.
+func (s *State) place(sc *scope) {
+	for _, ss := range sc.steps {
+		s.paths[ss.Path] = ss
 	}
-	var found *StepState
-	s.top.each(func(ss *StepState) {
-		if ss.Path == path {
-			found = ss
-		}
-	})
-	return found
 }
 
 // each visits every step, those of nested pipelines after the one that runs them.
@@ -269,6 +274,9 @@ func (sc *scope) each(fn func(*StepState)) {
 	for _, st := range sc.file.Steps {
 		ss := sc.steps[st.ID]
 		fn(ss)
+		if st.Kind != NestedStep {
+			continue
+		}
 		for _, it := range ss.Items {
 			if it.inner != nil {
 				it.inner.each(fn)
