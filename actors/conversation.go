@@ -22,7 +22,7 @@ import (
 //
 // One append is under way at a time, and what comes in meanwhile waits.
 //
-// Accepts: openConversation (first); of its Session TakeTurn, AwaitSharedTurn, WithdrawTurn, SubmitTurn, ReadConversation, RecallInput, CancelSession and memberGone; its own
+// Accepts: openConversation (first); of its Session TakeTurn, AwaitSharedTurn, WithdrawTurn, SubmitTurn, ReadConversation, RecallInput, cancelTalk and memberGone; its own
 // conversationRead, conversationWritten, reached and turnOver. Tells its Session when it rests (conversationRests). Parent: Session. Children: none.
 type Conversation struct {
 	svc *Services
@@ -35,10 +35,12 @@ type Conversation struct {
 	writing     bool
 	writer      *actor.PID              // whoever is answered when the append under way is durable; nil: nobody
 	waiting     map[string][]*actor.PID // turn -> who waits for its end
+	ending      map[string][]*actor.PID // turn that has the word -> who has taken it back
 	talk        *talk                   // whoever has the word; nil: nobody
 	kept        act.Stash
 	taken       uint64 // commands of its Session, the first one counted
 	stopped     bool
+	fallen      *messages.Failure // it has failed: what still comes is answered with that, until the Session has it stopped
 }
 
 // openConversation is what a Session tells its conversation first.
@@ -55,6 +57,10 @@ type conversationRests struct {
 	id    string
 	taken uint64
 }
+
+// conversationFell says that it has failed, and is to be stopped and started anew. Until then it answers what comes: a mailbox that has stopped
+// says nothing (I10).
+type conversationFell struct{ id string }
 
 // Messages of a conversation to itself.
 type (
@@ -75,6 +81,9 @@ type (
 // Receive dispatches.
 func (v *Conversation) Receive(c actor.Context) {
 	defer v.rescue(c)
+	if v.fallen != nil && v.down(c) {
+		return
+	}
 	switch m := c.Message().(type) {
 	case *actor.Started:
 	case *openConversation:
@@ -82,7 +91,7 @@ func (v *Conversation) Receive(c actor.Context) {
 	case *conversationRead:
 		v.read(c, m)
 	case *messages.TakeTurn, *messages.AwaitSharedTurn, *messages.WithdrawTurn, *messages.SubmitTurn, *messages.ReadConversation, *messages.RecallInput,
-		*messages.CancelSession, *memberGone:
+		*cancelTalk, *memberGone:
 		v.taken++
 		v.inTurn(c)
 	case *reached, *turnOver:
@@ -95,7 +104,7 @@ func (v *Conversation) Receive(c actor.Context) {
 		if v.journal != nil {
 			v.journal.Release()
 		}
-		v.journal, v.state, v.waiting = nil, nil, nil
+		v.journal, v.state, v.waiting, v.ending = nil, nil, nil, nil
 	default:
 		act.Unexpected(c, v.log)
 	}
@@ -108,14 +117,39 @@ func (v *Conversation) rescue(c actor.Context) {
 		if asker := c.Sender(); asker != nil && !v.waits(asker) { // who waits is answered in stopping
 			v.tell(c, asker, messages.Fail(messages.CodeInternal, fmt.Sprintf("the conversation failed while handling %T", c.Message()), "it restarts; try again"))
 		}
-		c.Stop(c.Self())
+		v.fall(c, messages.Fail(messages.CodeUnavailable, "the conversation failed", "it restarts; try again"))
 	}
 }
 
+// fall ends this incarnation: the Session starts the next one, from the journal.
+func (v *Conversation) fall(c actor.Context, fail *messages.Failure) {
+	if v.fallen != nil {
+		return
+	}
+	v.fallen, v.stopped = fail, true
+	if v.talk != nil {
+		v.talk.stop()
+	}
+	v.refuse(c, fail)
+	c.Send(c.Parent(), &conversationFell{v.id})
+}
+
+// down answers what comes to one that has failed.
+func (v *Conversation) down(c actor.Context) bool {
+	switch c.Message().(type) {
+	case *actor.Stopping, *actor.Stopped:
+		return false
+	}
+	v.tell(c, c.Sender(), v.fallen)
+	return true
+}
+
 func (v *Conversation) waits(asker *actor.PID) bool {
-	for _, asked := range v.waiting {
-		if slices.ContainsFunc(asked, asker.Equal) {
-			return true
+	for _, asks := range []map[string][]*actor.PID{v.waiting, v.ending} {
+		for _, asked := range asks {
+			if slices.ContainsFunc(asked, asker.Equal) {
+				return true
+			}
 		}
 	}
 	return false
@@ -124,6 +158,7 @@ func (v *Conversation) waits(asker *actor.PID) bool {
 func (v *Conversation) begin(c actor.Context, m *openConversation) {
 	v.taken++
 	v.id, v.session, v.gone, v.waiting = m.id, m.session, m.gone, make(map[string][]*actor.PID)
+	v.ending = make(map[string][]*actor.PID)
 	v.log = v.svc.Log.With("session", m.session, "conversation", m.id)
 	svc, id, session := v.svc, m.id, m.session
 	svc.spawn(c.ActorSystem(), c.Self(), func(p *act.Panic) any { return &conversationRead{err: p} }, func() any {
@@ -158,8 +193,7 @@ func (v *Conversation) read(c actor.Context, m *conversationRead) {
 		if damaged(m.err) {
 			code = messages.CodeCorrupt
 		}
-		v.refuse(c, messages.Fail(code, "read conversation "+v.id+": "+m.err.Error(), "see the log; `troupe verify` looks for damage"))
-		c.Stop(c.Self())
+		v.fall(c, messages.Fail(code, "read conversation "+v.id+": "+m.err.Error(), "see the log; `troupe verify` looks for damage"))
 		return
 	}
 	v.journal, v.state = m.journal, m.state
@@ -211,7 +245,7 @@ func (v *Conversation) take(c actor.Context) {
 		v.tell(c, c.Sender(), v.state.View(m.GetAfter(), int(m.GetLimit())))
 	case *messages.RecallInput:
 		v.recall(c, m)
-	case *messages.CancelSession:
+	case *cancelTalk:
 		v.cancel(c, m)
 	case *memberGone:
 		v.memberGone(c, m)
@@ -272,7 +306,7 @@ func (v *Conversation) written(c actor.Context, m *conversationWritten) {
 	}
 	if m.err != nil {
 		v.log.Error("conversation cannot be written", "err", m.err)
-		c.Stop(c.Self()) // the next incarnation knows what was written
+		v.fall(c, messages.Fail(messages.CodeUnavailable, "the conversation could not be written", "try again")) // the next incarnation knows what was written
 		return
 	}
 	v.writing, v.writer = false, nil
@@ -298,12 +332,15 @@ func (v *Conversation) stopping(c actor.Context) {
 
 // refuse answers everybody who waits with the same.
 func (v *Conversation) refuse(c actor.Context, fail *messages.Failure) {
-	for _, asked := range v.waiting {
-		for _, pid := range asked {
-			v.tell(c, pid, fail)
+	for _, asks := range []map[string][]*actor.PID{v.waiting, v.ending} {
+		for _, asked := range asks {
+			for _, pid := range asked {
+				v.tell(c, pid, fail)
+			}
 		}
+		clear(asks)
 	}
 	v.tell(c, v.writer, fail)
 	v.kept.Each(func(msg any, sender *actor.PID) { v.tell(c, sender, fail) })
-	v.writer, v.waiting, v.kept = nil, make(map[string][]*actor.PID), act.Stash{}
+	v.writer, v.kept = nil, act.Stash{}
 }

@@ -154,7 +154,7 @@ func (v *Conversation) submit(c actor.Context, m *messages.SubmitTurn) {
 	}
 }
 
-// withdraw takes a turn back for somebody outside. One that has the word is ended: whoever waits for it hears how.
+// withdraw takes a turn back for somebody outside, who is answered when that is durable. One that has the word is ended: whoever waits for it hears how.
 func (v *Conversation) withdraw(c actor.Context, m *messages.WithdrawTurn) {
 	id, asker := m.GetTurnId(), c.Sender()
 	_, known := v.whose(id)
@@ -162,21 +162,27 @@ func (v *Conversation) withdraw(c actor.Context, m *messages.WithdrawTurn) {
 	case !known:
 		v.tell(c, asker, messages.Fail(messages.CodeNotFound, fmt.Sprintf("conversation %s has no turn %s", v.id, id), ""))
 	case v.state.Turn(id) != nil:
-		v.tell(c, asker, messages.Fail(messages.CodeCommitted, fmt.Sprintf("turn %s is over", id), "what was said stays"))
+		v.tell(c, asker, committed(id))
 	case v.state.Withdrawn(id) != nil:
 		v.tell(c, asker, &messages.Ack{})
 	case v.state.Waits(id) != nil:
-		v.takeBack(c, asker, &messages.RecallInput{By: m.GetBy(), Reason: m.GetReason()}, v.state.Waits(id))
-	default:
+		v.takeBack(c, asker, &messages.RecallInput{By: m.GetBy(), Reason: m.GetReason()}, &messages.Ack{}, v.state.Waits(id))
+	case v.talk == nil:
+		v.tell(c, asker, messages.Fail(messages.CodeUnavailable, fmt.Sprintf("turn %s has the word, and nobody works here", id), "try again where the session is served"))
+	default: // I1: until it is over, the next process would go on with it
+		v.ending[id] = act.Await(c.ActorSystem(), v.ending[id], asker)
 		v.endTalk(c, &messages.RecallInput{By: m.GetBy(), Reason: m.GetReason()})
-		v.tell(c, asker, &messages.Ack{})
 	}
+}
+
+func committed(turn string) *messages.Failure {
+	return messages.Fail(messages.CodeCommitted, fmt.Sprintf("turn %s is over", turn), "what was said stays")
 }
 
 // recall takes a turn back that waits for the word, and has the worker end the one that has it.
 func (v *Conversation) recall(c actor.Context, m *messages.RecallInput) {
 	if f := v.state.Waits(m.GetInputId()); f != nil {
-		v.takeBack(c, nil, m, f)
+		v.takeBack(c, nil, m, nil, f)
 		return
 	}
 	if v.talk != nil && v.talk.turn == m.GetInputId() {
@@ -184,8 +190,8 @@ func (v *Conversation) recall(c actor.Context, m *messages.RecallInput) {
 	}
 }
 
-// takeBack takes turns back that wait.
-func (v *Conversation) takeBack(c actor.Context, asker *actor.PID, why *messages.RecallInput, turns ...*messages.TurnAsked) {
+// takeBack takes turns back that wait, and then replies.
+func (v *Conversation) takeBack(c actor.Context, asker *actor.PID, why *messages.RecallInput, reply any, turns ...*messages.TurnAsked) {
 	var facts []proto.Message
 	for _, f := range turns {
 		facts = append(facts, &messages.TurnWithdrawn{
@@ -199,24 +205,31 @@ func (v *Conversation) takeBack(c actor.Context, asker *actor.PID, why *messages
 			}
 			delete(v.waiting, f.GetTurnId())
 		}
-		v.tell(c, asker, &messages.Ack{})
+		v.tell(c, asker, reply)
 	}, facts...)
 }
 
 // endTalk has the worker that has the word end its turn.
 func (v *Conversation) endTalk(c actor.Context, why *messages.RecallInput) {
-	if v.talk == nil {
-		return
-	}
-	v.talk.recall = &messages.RecallInput{WorkerId: v.talk.worker, InputId: v.talk.turn, By: why.GetBy(), Reason: why.GetReason()}
+	v.toEnd(why)
 	c.Send(c.Parent(), v.talk.recall)
 }
 
-// cancel ends the turn that has the word, and takes back those that wait for it.
-func (v *Conversation) cancel(c actor.Context, m *messages.CancelSession) {
-	why := &messages.RecallInput{By: m.GetBy(), Reason: m.GetReason()}
-	v.endTalk(c, why)
-	if len(v.state.Asked) > 0 {
-		v.takeBack(c, nil, why, v.state.Asked...)
+// toEnd notes that whoever has the word is to end its turn, which is told to its worker when that has it.
+func (v *Conversation) toEnd(why *messages.RecallInput) {
+	v.talk.recall = &messages.RecallInput{WorkerId: v.talk.worker, InputId: v.talk.turn, By: why.GetBy(), Reason: why.GetReason()}
+}
+
+// cancel takes back the turns that wait, and says who has the word. That one's turn ends by its worker, and if it has not reached that, here.
+func (v *Conversation) cancel(c actor.Context, m *cancelTalk) {
+	why, asker, r := &messages.RecallInput{By: m.why.GetBy(), Reason: m.why.GetReason()}, c.Sender(), &talkCancelled{taken: int32(len(v.state.Asked))} //nolint:gosec // a small count
+	if v.talk != nil {
+		r.turn = v.talk.turn
+		v.toEnd(why)
 	}
+	if r.taken == 0 {
+		v.tell(c, asker, r)
+		return
+	}
+	v.takeBack(c, asker, why, r, v.state.Asked...)
 }

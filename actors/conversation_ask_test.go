@@ -163,7 +163,9 @@ func TestWhoAsksForATurnThatCannotBeWrittenIsTold(t *testing.T) {
 		}
 	}
 	store.Refuse(nil)
-	actortest.Ask[*messages.TurnAccepted](h, s, accepted(w[2], "inp_2", "next"))
+	if _, err := again[*messages.TurnAccepted](t, h, s, accepted(w[2], "inp_2", "next")); err != nil {
+		t.Error(err)
+	}
 	gate.Open()
 	if r := actortest.Ask[*messages.TurnResult](h, s, &messages.AwaitSharedTurn{Name: "talk", TurnId: "inp_2"}); r.GetText() != "yes" {
 		t.Errorf("it came to %v", r)

@@ -126,6 +126,14 @@ func (v *Conversation) answer(c actor.Context, turn string) {
 		v.tell(c, pid, v.result(t))
 	}
 	delete(v.waiting, turn)
+	for _, pid := range v.ending[turn] {
+		if t.GetCut() == nil {
+			v.tell(c, pid, committed(turn))
+			continue
+		}
+		v.tell(c, pid, &messages.Ack{})
+	}
+	delete(v.ending, turn)
 }
 
 // result is what a turn came to, as the journal has it.

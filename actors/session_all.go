@@ -42,7 +42,12 @@ func (s *Session) cancelAll(c actor.Context, m *messages.CancelSession) {
 		return
 	}
 	s.cancelRun(c, m)
-	s.cancelShared(c, m)
+	if !s.cancelTalks(c, m) {
+		s.cancelWorkers(c, m)
+	}
+}
+
+func (s *Session) cancelWorkers(c actor.Context, m *messages.CancelSession) {
 	s.endMakings(c, endedEarly("the session's work was cancelled"), func(m *making) bool { return m.worker != nil })
 	now := s.whoIsAwake()
 	if len(s.order) > 1 {

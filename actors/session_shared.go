@@ -27,6 +27,7 @@ type sharing struct {
 	sent, rested uint64     // commands, and how many of them it had when it rested
 	failures     int
 	closing      bool // its session is closed
+	falling      bool // it has failed, and answers what it still has
 	queue        act.Stash
 	timer        act.Timer
 }
@@ -91,12 +92,23 @@ func (s *Session) ofShared(c actor.Context) {
 		if x := s.shared[m.id]; x != nil {
 			x.rested, x.failures = m.taken, 0
 		}
+	case *conversationFell:
+		if x := s.shared[m.id]; x != nil && x.pid != nil {
+			x.falling = true
+			c.Poison(x.pid) // behind what it was sent before
+		}
 	case *messages.ShareConversation:
 		s.share(c, m)
 	case *messages.TakeTurn:
 		s.takeTurn(c, m)
 	case *messages.ReadConversation:
 		s.toShared(c, m.GetName(), m)
+	case *messages.AwaitSharedTurn:
+		s.toShared(c, m.GetName(), m)
+	case *cancelTalk:
+		s.toShared(c, m.id, m)
+	case *cancelWorkers:
+		s.cancelWorkers(c, m.m)
 	case *sharedWritten:
 		s.sharedWritten(c, m)
 	case *reshare:
@@ -355,7 +367,7 @@ func (s *Session) toShared(c actor.Context, name string, cmd any) {
 		s.startShared(c, x)
 	}
 	x.sent++
-	if x.pid == nil {
+	if x.pid == nil || x.falling {
 		x.queue.PutAs(c, cmd)
 		return
 	}
@@ -392,7 +404,7 @@ func (s *Session) sharedEnded(c actor.Context, who *actor.PID) bool {
 	if x == nil || x.pid == nil || x.pid.GetId() != who.GetId() {
 		return false
 	}
-	x.pid = nil
+	x.pid, x.falling = nil, false
 	switch {
 	case s.ending:
 		s.lastOut(c)
@@ -410,7 +422,7 @@ func (s *Session) sharedEnded(c actor.Context, who *actor.PID) bool {
 // sharedRest says whether no conversation keeps the session in memory.
 func (s *Session) sharedRest() bool {
 	for _, x := range s.shared {
-		if x.pid != nil && x.rested != x.sent || x.pid == nil && !x.closing && (x.failures > 0 || x.queue.Len() > 0) {
+		if x.pid != nil && (x.rested != x.sent || x.falling) || x.pid == nil && !x.closing && (x.failures > 0 || x.queue.Len() > 0) {
 			return false
 		}
 	}
@@ -426,9 +438,6 @@ func (s *Session) tellShared(c actor.Context, msg any) {
 		}
 	}
 }
-
-// cancelShared ends the turns of conversations with everything else of the session.
-func (s *Session) cancelShared(c actor.Context, m *messages.CancelSession) { s.tellShared(c, m) }
 
 // closeShared ends the conversations of a session that is closed.
 func (s *Session) closeShared(c actor.Context) {

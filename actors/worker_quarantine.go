@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/asynkron/protoactor-go/actor"
 	"google.golang.org/protobuf/proto"
@@ -158,7 +157,7 @@ func (w *Worker) released(c actor.Context) {
 // givenBefore ends what shared conversations gave the worker before it was quarantined: they have cut it off, and somebody else may
 // have the word by now.
 func (w *Worker) givenBefore(by string) (facts []proto.Message) {
-	if t := w.state.Turn(); t != nil && t.Cancelled == nil && slices.ContainsFunc(t.Inputs, ofConversation) {
+	if t := w.state.Turn(); t != nil && t.Cancelled == nil && slices.ContainsFunc(t.Inputs, (*conversation.Input).OfConversation) {
 		facts = w.cancelFacts(by, "its shared conversation went on while it was quarantined")
 	}
 	return append(facts, untold(w.state, by)...)
@@ -167,16 +166,11 @@ func (w *Worker) givenBefore(by string) (facts []proto.Message) {
 // untold takes back what shared conversations told a member that had not begun with it.
 func untold(s *conversation.State, by string) (facts []proto.Message) {
 	for _, in := range s.Staged() {
-		if ofConversation(in) {
+		if in.OfConversation() {
 			facts = append(facts, &messages.InputWithdrawn{InputId: in.GetInputId(), By: by})
 		}
 	}
 	return facts
-}
-
-// ofConversation says whether an input is what a shared conversation told a member.
-func ofConversation(in *conversation.Input) bool {
-	return strings.HasPrefix(in.GetFrom(), messages.ConversationPrefix)
 }
 
 // listQuarantine puts a worker whose journal does not fold on the list of those that are quarantined. The journal

@@ -63,7 +63,13 @@ func tooLate(inputs []*Input) []*Input {
 
 // shared says whether the turn is one of a conversation of several workers: the others would not hear what joined it (I18).
 func (t *Turn) shared() bool {
-	return len(t.Inputs) > 0 && strings.HasPrefix(t.Inputs[0].GetFrom(), messages.ConversationPrefix)
+	return len(t.Inputs) > 0 && t.Inputs[0].OfConversation()
+}
+
+// OfConversation says whether an input is what a shared conversation told a member. A client may say that it comes from whomever it likes, but not
+// that it is of the runtime's own origin.
+func (in *Input) OfConversation() bool {
+	return in.GetOrigin() == messages.InputAccepted_SYSTEM && strings.HasPrefix(in.GetFrom(), messages.ConversationPrefix)
 }
 
 func (s *State) applyJoined(f *messages.InputJoined) error {
