@@ -44,8 +44,11 @@ func (e *Entry) ReadFile(limit int64) (*File, error) {
 // Walk calls fn for everything below the directory at path, in the order of names, a directory
 // before what is in it. Links are entries and are never followed. `.troupe` and files being
 // written are left out; `.git` is an entry that is not entered. What vanishes or cannot be opened
-// in the meantime is left out. cut tells that a bound of this package ended it early.
+// in the meantime is left out. A folder that is made on first use is empty before that. cut tells that a bound of this package ended it early.
 func (w *Workspace) Walk(ctx context.Context, path string, fn func(*Entry) error) (cut bool, err error) {
+	if rel, err := w.Rel(path); err == nil && rel == "." && w.unmade() {
+		return false, nil
+	}
 	p, err := w.resolve(path, walk{op: listing})
 	if err != nil {
 		return false, err

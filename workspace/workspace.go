@@ -97,6 +97,12 @@ func (f *folder) base(making bool) (*os.Root, error) {
 	return root, nil
 }
 
+// unmade says that nothing was put yet into a folder that is made on first use.
+func (f *folder) unmade() bool {
+	_, err := f.base(false)
+	return f.create && errors.Is(err, fs.ErrNotExist)
+}
+
 // Close releases the root for this workspace and all its views. Calls under way finish; later
 // ones fail with CodeUnavailable. It may be called more than once.
 func (f *folder) Close() error {

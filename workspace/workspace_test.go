@@ -202,6 +202,14 @@ func TestAFolderMadeOnFirstUseCostsNothingBefore(t *testing.T) {
 	wantCode(t, "read", err, workspace.CodeNotFound)
 	_, err = w.Remove("x")
 	wantCode(t, "remove", err, workspace.CodeNotFound)
+	for path, code := range map[string]string{".": "", dir: "", "below": workspace.CodeNotFound, "..": workspace.CodeInvalidPath} {
+		_, err := w.Walk(t.Context(), path, func(*workspace.Entry) error { return errors.New("an entry") })
+		if code != "" {
+			wantCode(t, "list "+path, err, code)
+		} else if err != nil {
+			t.Errorf("list %q: %v", path, err)
+		}
+	}
 	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
 		t.Fatalf("the folder exists after mere looks: %v", err)
 	}
