@@ -79,6 +79,10 @@ func (c *conn) call(f *messages.ToolCallFrame) {
 		err = messages.Fail(messages.CodeInvalidMessage, "tool_call has no call_id", "")
 	case err == nil && f.ToolName == "":
 		err = messages.Fail(messages.CodeInvalidMessage, "tool_call names no tool", "")
+	case err == nil && f.Workspace != "":
+		err = messages.Fail(messages.CodeInvalidMessage, "workspace of a tool_call says where a call of the server's is to run, and this one is a client's", "name the workspace as workspace_id in arguments")
+	case err == nil && f.Preview: // it would run
+		err = messages.Fail(messages.CodeInvalidMessage, "a tool_call of a client is no preview", "preview is what the server asks of an owner")
 	case err == nil && session == "":
 		err = messages.Fail(messages.CodeInvalidMessage, "tool_call names no session, and the connection takes part in none or in several", "attach first")
 	case err == nil && c.busy():

@@ -30,6 +30,8 @@ func TestAFrameThatCannotBeMeantIsRefusedByNameAndTheNextOneIsTaken(t *testing.T
 		{`{"type":"tool_call","tool_name":"t","session":"s"}`, []string{`"about":"tool_call"`, `tool_call has no call_id`}},
 		{`{"type":"tool_call","call_id":"c","session":"s"}`, []string{`"call_id":"c"`, `names no tool`}},
 		{`{"type":"tool_call","call_id":"c","tool_name":"t"}`, []string{`"call_id":"c"`, `names no session`, `attach first`}},
+		{`{"type":"tool_call","call_id":"c","tool_name":"t","session":"s","workspace":"lap:/x"}`, []string{`"code":"invalid_message"`, `"call_id":"c"`, `workspace_id in arguments`}},
+		{`{"type":"tool_call","call_id":"c","tool_name":"t","session":"s","preview":true}`, []string{`"code":"invalid_message"`, `is no preview`}},
 		{`{"type":"tool_result","call_id":"c","result":"x"}`, []string{`"code":"unknown_call"`, `nobody waits for a result`}},
 		{`{"type":"approval_response","approval_id":"a","decision":"perhaps"}`, []string{`"approval_id":"a"`, `decision \"perhaps\" is not known`}},
 		{`{"type":"attach"}`, []string{`"about":"attach"`, `attach names no session`}},
