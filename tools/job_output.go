@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -64,7 +65,7 @@ func (t *jobTool[A]) Run(tc *Context, args json.RawMessage) (*Result, error) {
 func jobOutput(ctx context.Context, tc *Context, a jobOutputArgs) (*Result, error) {
 	j := tc.Jobs.find(a.JobID)
 	if j == nil {
-		return leftOutput(tc, a, "it is no more: what it had printed was kept", map[string]any{"job_id": a.JobID, "state": "gone"})
+		return leftOutput(tc, a, "it is no more: what it had printed was kept", map[string]any{"job_id": a.JobID, "state": jobGone})
 	}
 	if err := j.await(ctx, a.Offset, time.Duration(a.WaitMS)*time.Millisecond); err != nil {
 		return nil, err
@@ -149,5 +150,34 @@ func leftOutput(tc *Context, a jobOutputArgs, note string, meta map[string]any) 
 	if n, err := fmt.Sscanf(text, notKept, &dropped); n == 1 && err == nil {
 		_, text, _ = strings.Cut(text, "\n")
 	}
+	text, word, how := endOf(text)
+	if how != "" && meta["state"] == jobGone {
+		note, meta["state"] = how, word
+		code := 0
+		if n, err := fmt.Sscanf(how, "exit code %d", &code); n == 1 && err == nil {
+			meta["exit_code"] = code
+		}
+	}
 	return part(text, dropped, a.Offset, note, meta), nil
+}
+
+// jobGone is the state of a job of which only what it printed is known.
+const jobGone = "gone"
+
+// endLine is what follows the output of a job that is kept: how it ended, in a word and in a sentence. The newline before it is not the job's.
+const endLine = "\n[job %s: %s]\n"
+
+// endOf takes off what says how a job ended; "" where nothing does, as in what older versions kept.
+func endOf(text string) (printed, word, note string) {
+	whole, ended := strings.CutSuffix(text, "]\n")
+	at := strings.LastIndexByte(whole, '\n')
+	if !ended || at < 0 {
+		return text, "", ""
+	}
+	line, is := strings.CutPrefix(whole[at+1:], "[job ")
+	word, note, more := strings.Cut(line, ": ")
+	if !is || !more || !slices.Contains([]string{JobExited, JobKilled, JobFailed, JobUnknown}, word) {
+		return text, "", ""
+	}
+	return whole[:at], word, note
 }

@@ -224,12 +224,14 @@ func (j *job) finish(exit Exit, err error) {
 
 // left is what stays in home when the job is no more: what it has printed, and before it how much is missing.
 func (j *job) left() string {
+	word, note := j.state()
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	text := string(j.kept) + fmt.Sprintf(endLine, word, strings.ReplaceAll(note, "\n", " "))
 	if j.dropped == 0 {
-		return string(j.kept)
+		return text
 	}
-	return fmt.Sprintf(notKept, j.dropped) + string(j.kept)
+	return fmt.Sprintf(notKept, j.dropped) + text
 }
 
 // state says how the job is, in a word and in a sentence.

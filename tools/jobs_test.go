@@ -106,11 +106,15 @@ func TestAJobRunsOnAndItsOutputIsReadInParts(t *testing.T) {
 		t.Errorf("%+v", e)
 	}
 	s.all.Wait()
-	if kept, err := os.ReadFile(filepath.Join(s.home, "spill", id)); err != nil || string(kept) != "one\ntwo\nhalf" {
+	if kept, err := os.ReadFile(filepath.Join(s.home, "spill", id)); err != nil || string(kept) != "one\ntwo\nhalf\n[job exited: exit code 3]\n" {
 		t.Errorf("kept in home: %q, %v", kept, err)
 	}
 	s.tc.Jobs = tools.NewJobs(0, nil) // as after a restart
-	if e := s.call(t, "job_output", `{"job_id":%q,"byte_offset":4}`, id); !strings.HasPrefix(e.Content, "two\nhalf\n[it is no more") || e.Meta["state"] != "gone" {
+	if e := s.call(t, "job_output", `{"job_id":%q,"byte_offset":4}`, id); e.Content != "two\nhalf\n[exit code 3; byte_offset 12 is next]" || e.Meta["state"] != "exited" || e.Meta["exit_code"] != 3 {
+		t.Errorf("%+v", e)
+	}
+	write(t, filepath.Join(s.home, "spill", id), "two\nhalf\n[job done: exit code 3]\n") // as an older version left it
+	if e := s.call(t, "job_output", `{"job_id":%q,"byte_offset":4}`, id); !strings.HasPrefix(e.Content, "half\n[job done: exit code 3]\n[it is no more") || e.Meta["state"] != "gone" {
 		t.Errorf("%+v", e)
 	}
 }
