@@ -25,10 +25,12 @@ func (x *Owner) Preview(ctx context.Context, m *messages.Execute) (reply *messag
 	if x.o.Shows != nil && x.o.Shows(ctx, m, ws) != nil {
 		return nil, nil //nolint:nilnil // nothing is shown; whether the call may run is asked when it comes
 	}
-	p, fail := tools.PreviewOf(tool, &tools.Context{
-		Redact: x.o.Redact, WorkspaceInfo: &messages.WorkspaceInfo{Mode: "local", WorkingDirectory: dir, ProjectDir: dir, ClonePath: dir},
+	tc := &tools.Context{
+		Sandbox: x.o.Sandbox, Redact: x.o.Redact, WorkspaceInfo: &messages.WorkspaceInfo{Mode: "local", WorkingDirectory: dir, ProjectDir: dir, ClonePath: dir},
 		Signal: ctx, Agent: m.GetAgent(), ExecID: m.GetExecId(), Trust: x.o.Trust, Known: knownFiles(m), Workspace: ws,
-	}, json.RawMessage(m.GetArguments()))
+	}
+	tc.Enter() // as for its run: files have the names that commands know
+	p, fail := tools.PreviewOf(tool, tc, json.RawMessage(m.GetArguments()))
 	switch {
 	case fail != nil:
 		return x.clean(answer(m, fail)), nil
