@@ -13,7 +13,10 @@ func FuzzDecodeFrame(f *testing.F) {
 		`{"type":"hello","version":1,"features":["events"]}`, `{"type":"attach","session":"s","after":1}`, `{"type":"tool_call","call_id":"c","arguments":{}}`,
 		`{"type":"tool_result","call_id":"c","result":null}`, `{"type":"tool_result","call_id":"c","error":"x"}`, `{"type":"approval_request","approval":{}}`,
 		`{"type":"approval_response","approval_id":"a","decision":"approved"}`, `{"type":"request_resolved"}`, `{"type":"event","event":{"type":"x","at":""}}`,
-		`{"type":"error"}`, `{"type":"ping"}`, `{"type":"progress","done":1e9}`, `{"TYPE":"ping"}`, `{"type":"ping","type":"hello"}`, `[`, "",
+		`{"type":"error"}`, `{"type":"ping"}`, `{"type":"progress","done":1e9}`, `{"TYPE":"ping"}`,
+		`{"type":"job","job_id":"job_1","session":"s","worker":"w","workspace":"lap:/x","command":"c","state":"exited","note":"n","exit_code":3,"signal":"x","duration_ms":1,"started_ms":2,"output":"o","dropped":4}`,
+		`{"type":"job","state":"running","exit_code":4294967296}`, `{"type":"attach","session":"s","workspace":"lap:/x","jobs":[{"job_id":"job_1","state":"running"},null]}`,
+		`{"type":"request_resolved","call_id":"job_1","state":"cancelled","reason":"because"}`, `{"type":"ping","type":"hello"}`, `[`, "",
 	} {
 		f.Add([]byte(seed))
 	}
