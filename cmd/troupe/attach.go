@@ -52,7 +52,7 @@ off in the middle is said to be unknown, and not repeated. Commands that agents 
 	cmd.Flags().StringVar(&f.as, "as", "", "`NAME` of this machine in the address, and of the folder in the session; the machine's host name without it")
 	cmd.Flags().StringVar(&f.trust, "trust", "", "`LEVEL` of trust in the folder: full or restricted")
 	cmd.Flags().BoolVar(&f.readOnly, "read-only", false, "let nothing be changed, and no commands run")
-	cmd.Flags().BoolVar(&f.steal, "steal", false, "take the place of another program that shares the folder with the session")
+	cmd.Flags().BoolVar(&f.steal, "steal", false, "take the place of another program that shares the folder with the session; one of this machine is asked to end")
 	cmd.Flags().StringArrayVar(&f.allow, "allow", nil, "`RULE` of what needs no question here; may be repeated")
 	return cmd
 }
@@ -68,6 +68,12 @@ func (a *app) attach(ctx context.Context, f *attachFlags, dir string) error {
 		return err
 	}
 	defer func() { _ = c.Close() }() // nothing waits on it any more
+	place, err := s.claim(ctx)
+	if err != nil {
+		return err
+	}
+	defer place.release() // when nothing of this program's runs any more
+	s.clearNotes(time.Now())
 	ledger, err := tools.OpenLedger(s.ledgerDir(), time.Now)
 	if err != nil {
 		return &exitError{code: exitIO, what: err.Error(), err: err}

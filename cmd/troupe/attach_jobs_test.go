@@ -255,3 +255,72 @@ func TestJobsEndWithTheirPlaceAndTheirSession(t *testing.T) {
 		})
 	}
 }
+
+// Two programs of one machine that share one folder with one session would have one ledger, and one set of notes about jobs.
+func TestAPlaceIsSharedByOneProgramOfAMachineAtATime(t *testing.T) {
+	j := newJobbed(t)
+	first := j.share(j.session, j.s.url, "--trust", "full")
+	id := j.leave(beats)
+	j.beatsOn()
+	args := []string{"attach", "a", "--session", j.session, "--as", "lap", "--server", j.s.url, "--trust", "full"}
+	if code, out, errOut := j.run(args...); code != exitAgain || out != "" || !strings.Contains(errOut, fmt.Sprintf("(process %d)", first.cmd.Process.Pid)) || !strings.Contains(errOut, "--steal") {
+		t.Errorf("a second one ended with %d: %s%s", code, out, errOut)
+	}
+	other := j.s.newSession()
+	beside := j.share(other, j.s.url, "--trust", "full") // another session's place is another one
+	beside.signal(syscall.SIGINT)
+	_, _ = beside.wait()
+	slow := j.s.begin(j.session, "slow", "exec", map[string]any{"command": once, "workspace_id": "lap"})
+	j.eventually("it runs", func() bool { return j.runs() == 1 })
+	second := j.share(j.session, j.s.url, "--trust", "full", "--steal")
+	if code, _ := first.wait(); code != 0 || !strings.Contains(first.stderr.String(), "troupe: job "+id) {
+		t.Errorf("the first one ended with %d: %s", code, first.stderr.String())
+	}
+	j.quiet()
+	if x := <-slow; x.ErrorCode != "cancelled" || j.runs() != 1 {
+		t.Errorf("the call that ran came to %+v, and ran %d times", x, j.runs())
+	}
+	j.shows(id, "[killed: its machine does not share the folder any more;")
+	if got := j.call("exec", map[string]any{"command": "echo mine", "workspace_id": "lap"}); got.Content != "mine\n" {
+		t.Errorf("then: %+v", got)
+	}
+	second.signal(syscall.SIGKILL)
+	_, _ = second.wait()
+	third := j.share(j.session, j.s.url, "--trust", "full") // who was killed has nothing any more
+	third.signal(syscall.SIGINT)
+	_, _ = third.wait()
+}
+
+func TestNotesOfJobsThatNobodyAsksForAreForgotten(t *testing.T) {
+	j := newJobbed(t)
+	owned := filepath.Join(j.home, ".local", "state", "troupe", "owned")
+	note := func(place, name string, age time.Duration) string {
+		dir := filepath.Join(owned, place+".jobs")
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		path, at := filepath.Join(dir, name), time.Now().Add(-age)
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chtimes(path, at, at); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	old, young := note("gone", "job_1", keptNotes+time.Hour), note("fresh", "job_2", keptNotes-time.Hour)
+	beside, runs := note("fresh", "job_3", keptNotes+time.Hour), note("runs", "job_4", keptNotes+time.Hour)
+	l, err := lockPlace(filepath.Join(owned, "runs.lock")) // a program that runs has it
+	if err != nil || l == nil {
+		t.Fatal(err)
+	}
+	defer l.release()
+	r := j.share(j.session, j.s.url, "--trust", "full")
+	r.signal(syscall.SIGINT)
+	_, _ = r.wait()
+	for path, stays := range map[string]bool{old: false, filepath.Dir(old): false, young: true, beside: false, runs: true} {
+		if _, err := os.Stat(path); (err == nil) != stays {
+			t.Errorf("%s: %v, want it there: %v", path, err, stays)
+		}
+	}
+}
