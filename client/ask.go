@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
-	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -33,6 +32,7 @@ type call struct {
 	body   any    // nil: none
 	raw    bool   // body is bytes, which go as they are
 	key    string // set: sending it twice is like sending it once
+	safe   bool   // it changes nothing that a second time would change further
 	read   reader
 }
 
@@ -40,8 +40,8 @@ type call struct {
 type reader func(body []byte, h http.Header) (proto.Message, error)
 
 // Ask puts a command or question of package messages to the holder, as Runtime.Ask does. A refusal is
-// a *messages.Failure; ErrNoHolder says that the holder is gone. It waits as long as ctx
-// allows for what takes its time, such as the end of a turn.
+// a *messages.Failure; ErrNoHolder says that the holder is gone, and stayed away for some 8 s: what cannot be done twice is asked again until then,
+// so that it outlives a restart of the server. It waits as long as ctx allows for what takes its time, such as the end of a turn.
 func (c *Client) Ask(ctx context.Context, m proto.Message) (proto.Message, error) {
 	if cmd, is := m.(*messages.ToSession); is {
 		switch {
@@ -74,27 +74,6 @@ func (c *Client) askOnce(ctx context.Context, m proto.Message) (proto.Message, e
 		return nil, refused
 	}
 	return nil, fmt.Errorf("ask %s: %w", c.who, err)
-}
-
-// tooMany is how often a request is sent again that came too soon after others of the same token.
-const tooMany = 5
-
-// patiently sends a request again that was refused because there were too many: nothing of it was done.
-func (c *Client) patiently(ctx context.Context, q *call) (proto.Message, error) {
-	for try := 1; ; try++ {
-		reply, err := c.do(ctx, q)
-		var refused *messages.Failure
-		if try == tooMany || !errors.As(err, &refused) || refused.GetCode() != messages.CodeRate {
-			return reply, err
-		}
-		pause := time.NewTimer(time.Duration(refused.GetRetryAfterMs()) * time.Millisecond)
-		select {
-		case <-pause.C:
-		case <-ctx.Done():
-			pause.Stop()
-			return nil, err
-		}
-	}
 }
 
 func (c *Client) do(ctx context.Context, q *call) (proto.Message, error) {
@@ -175,7 +154,11 @@ func refusal(res *http.Response, body []byte) *messages.Failure {
 		}
 		return f
 	}
-	return messages.Fail(messages.CodeInternal, fmt.Sprintf("%s answered %s", res.Request.URL.Path, res.Status), "")
+	code := messages.CodeInternal
+	if res.StatusCode == http.StatusServiceUnavailable { // who stands before the server says so, too
+		code = messages.CodeUnavailable
+	}
+	return messages.Fail(code, fmt.Sprintf("%s answered %s", res.Request.URL.Path, res.Status), "")
 }
 
 // as reads a reply of one JSON form, whose way back is a message.

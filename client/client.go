@@ -46,6 +46,8 @@ type Client struct {
 	token  string
 	http   *http.Client
 
+	patience time.Duration // for which a server that was there may be away
+
 	watching atomic.Bool
 	once     sync.Once
 	closed   chan struct{}
@@ -66,6 +68,7 @@ func Dial(ctx context.Context, dataDir string) (*Client, error) {
 	if _, err := c.Ask(ctx, &messages.Hello{}); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
+	c.patience = patience
 	return c, nil
 }
 

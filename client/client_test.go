@@ -297,6 +297,7 @@ func TestAHolderThatDiesEndsAQuestionWithAnError(t *testing.T) {
 		<-r.Context().Done()
 	})
 	c := dial(t, dir)
+	c.Patience(0)
 	done := make(chan error, 1)
 	go func() {
 		_, err := c.Ask(t.Context(), &messages.ListSessions{})

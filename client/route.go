@@ -50,7 +50,7 @@ func route(m proto.Message) (*call, error) {
 	case *messages.Show:
 		return get("/api/sessions/"+segment(x.GetId()), as[messages.ShownJSON]), nil
 	case *messages.Verify:
-		return post("/api/verify", messages.VerifyJSON{Sessions: x.GetSessionIds()}, as[messages.VerifiedJSON]), nil
+		return safely(post("/api/verify", messages.VerifyJSON{Sessions: x.GetSessionIds()}, as[messages.VerifiedJSON])), nil
 	case *messages.ListDamage:
 		return get("/api/damage", listed[messages.FindingJSON](func(v []*messages.Finding) proto.Message { return &messages.Damage{Findings: v} })), nil
 	case *messages.ForkSession:
@@ -154,7 +154,7 @@ func toSession(base string, m *messages.ToSession) (*call, error) {
 		return remove(base+"/inputs/"+segment(x.WithdrawInput.GetInputId()),
 			"worker", x.WithdrawInput.GetWorkerId(), "by", x.WithdrawInput.GetBy()), nil
 	case *messages.ToSession_Describe:
-		return post(base+"/open", nil, as[messages.SessionJSON]), nil
+		return safely(post(base+"/open", nil, as[messages.SessionJSON])), nil
 	case *messages.ToSession_History:
 		if w := x.History.GetWorkerId(); w != "" {
 			base += "/workers/" + segment(w)
@@ -211,7 +211,7 @@ func members(base string, m *messages.ToSession) *call {
 	case *messages.ToSession_DetachWorkspace:
 		return remove(base+"/workspaces/"+segment(x.DetachWorkspace.GetWorkspace()), "by", x.DetachWorkspace.GetBy())
 	case *messages.ToSession_AddBudget:
-		return post(base+"/budget", messages.AddBudgetFrom(x.AddBudget), as[messages.BudgetViewJSON])
+		return addBudget(base+"/budget", x.AddBudget)
 	case *messages.ToSession_DiffCopy:
 		return get(base+"/changes", as[messages.ChangesJSON], "worker", x.DiffCopy.GetWorker())
 	case *messages.ToSession_ApplyCopy:
@@ -230,6 +230,17 @@ func members(base string, m *messages.ToSession) *call {
 		return setField(base+"/fields/"+segment(x.SetField.GetField()), x.SetField)
 	}
 	return nil
+}
+
+// addBudget gives a change its id here, when it has none: sent twice, it is made once.
+func addBudget(path string, m *messages.AddBudget) *call {
+	body := messages.AddBudgetFrom(m)
+	if body.ChangeID == "" {
+		body.ChangeID = messages.NewID(messages.InputPrefix)
+	}
+	q := post(path, body, as[messages.BudgetViewJSON])
+	q.key = body.ChangeID
+	return q
 }
 
 // setField gives an edit its id here, when it has none: sent twice, it is made once. That a program owns a field, a client cannot say.
@@ -320,6 +331,12 @@ func audited(body []byte, h http.Header) (proto.Message, error) {
 
 func post(path string, body any, read reader) *call {
 	return &call{method: http.MethodPost, path: path, body: body, read: read}
+}
+
+// safely is a request that a second time changes nothing further.
+func safely(q *call) *call {
+	q.safe = true
+	return q
 }
 
 // get asks with parameters, name and value in turn; empty ones are left out.

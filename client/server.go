@@ -54,6 +54,7 @@ func Connect(ctx context.Context, s Server) (*Client, error) {
 	if err := c.alive(ctx); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
+	c.patience = patience
 	return c, nil
 }
 

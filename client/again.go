@@ -1,0 +1,85 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"syscall"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/troupe-dev/troupe/messages"
+)
+
+const (
+	// tooMany is how often a request is sent at most that came too soon after others of the same token.
+	tooMany = 5
+	// patience is for how long a request is sent again while the server is away: it starts anew, say.
+	patience = 8 * time.Second
+	// longestRest is between two tries while it is away, whatever it says.
+	longestRest = time.Second
+	// longestTurn is how long a request waits for its turn when there were too many.
+	longestTurn = time.Minute
+)
+
+// patiently sends a request again that was refused as there were too many, and one that the server was not there for, or was going away,
+// as long as it is certain that it is not done twice.
+func (c *Client) patiently(ctx context.Context, q *call) (proto.Message, error) {
+	began := time.Now()
+	for try := 1; ; try++ {
+		reply, err := c.do(ctx, q)
+		if err == nil || ctx.Err() != nil {
+			return reply, err
+		}
+		rest, again := q.again(err, try)
+		if !again || !tooSoon(err) && time.Since(began)+rest > c.patience {
+			return nil, err
+		}
+		pause := time.NewTimer(rest)
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			pause.Stop()
+			return nil, err
+		}
+	}
+}
+
+// again says whether a request may be sent again after an error, and when.
+func (q *call) again(err error, try int) (rest time.Duration, again bool) {
+	rest = min(firstPause<<min(try-1, 10), longestRest)
+	var refused *messages.Failure
+	switch {
+	case tooSoon(err): // nothing of it was done, whatever it is
+		errors.As(err, &refused)
+		return time.Duration(refused.GetRetryAfterMs()) * time.Millisecond, try < tooMany && refused.GetRetryAfterMs() <= longestTurn.Milliseconds()
+	case errors.As(err, &refused):
+		return max(rest, time.Duration(min(refused.GetRetryAfterMs(), longestRest.Milliseconds()))*time.Millisecond), refused.GetCode() == messages.CodeUnavailable && q.repeatable()
+	case unsent(err):
+		return rest, true
+	}
+	return rest, broken(err) && q.repeatable()
+}
+
+// repeatable says whether a request may be sent again when nobody knows whether it was done.
+func (q *call) repeatable() bool { return q.safe || q.key != "" || q.method == http.MethodGet }
+
+func tooSoon(err error) bool {
+	var refused *messages.Failure
+	return errors.As(err, &refused) && refused.GetCode() == messages.CodeRate
+}
+
+// unsent says that there was no connection which a request could have gone out on.
+func unsent(err error) bool {
+	var op *net.OpError
+	return errors.Is(err, ErrNoHolder) || errors.Is(err, syscall.ECONNREFUSED) || errors.As(err, &op) && op.Op == "dial"
+}
+
+// broken says that the connection ended before the reply was there.
+func broken(err error) bool {
+	var op *net.OpError
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) || errors.As(err, &op)
+}

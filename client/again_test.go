@@ -1,0 +1,149 @@
+package client_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/troupe-dev/troupe/client"
+	"github.com/troupe-dev/troupe/messages"
+)
+
+func said() *messages.ToSession {
+	return &messages.ToSession{SessionId: "ses_1", Command: &messages.ToSession_Submit{Submit: &messages.SubmitInput{Parts: []*messages.Part{{Kind: &messages.Part_Text{Text: "said"}}}}}}
+}
+
+// askedOf are questions, and whether each may be sent again when nobody knows whether it was done.
+func askedOf() map[string]struct {
+	m     proto.Message
+	again bool
+} {
+	type asked = struct {
+		m     proto.Message
+		again bool
+	}
+	return map[string]asked{
+		"a list":       {&messages.ListApprovals{}, true},
+		"an input":     {said(), true},
+		"a check":      {&messages.Verify{}, true},
+		"more budget":  {&messages.ToSession{SessionId: "ses_1", Command: &messages.ToSession_AddBudget{AddBudget: &messages.AddBudget{Add: &messages.Amounts{Tokens: 1}}}}, true},
+		"a session":    {&messages.CreateSession{}, false},
+		"a fork":       {&messages.ForkSession{SessionId: "ses_1"}, false},
+		"a cancel":     {&messages.ToSession{SessionId: "ses_1", Command: &messages.ToSession_Cancel{Cancel: &messages.CancelSession{}}}, false},
+		"an answer":    {&messages.ResolveApproval{ApprovalId: "app_1", Decision: messages.Decision_APPROVED}, false},
+		"an edit":      {&messages.ToSession{SessionId: "ses_1", Command: &messages.ToSession_SetField{SetField: &messages.SetField{Field: "f", Value: "1"}}}, true},
+		"a file":       {&messages.ToSession{SessionId: "ses_1", Command: &messages.ToSession_UseFile{UseFile: &messages.UseFile{Path: "a", Action: messages.UseFile_PUT, Data: []byte("x")}}}, false},
+		"what is left": {&messages.RevokeToken{Name: "t"}, false},
+	}
+}
+
+// TestOnlyWhatIsDoneOnceIsSentAgainWhenItsConnectionBreaks has a server that cuts the first two requests off, and one that goes away.
+func TestOnlyWhatIsDoneOnceIsSentAgainWhenItsConnectionBreaks(t *testing.T) {
+	for _, how := range []string{"cut", "in the middle", "refused", "refused by who stands before it"} {
+		for what, q := range askedOf() {
+			t.Run(how+"/"+what, func(t *testing.T) {
+				dir := t.TempDir()
+				var sent atomic.Int32
+				var bodies [3]string
+				hold(t, dir, func(w http.ResponseWriter, r *http.Request) {
+					n := sent.Add(1)
+					body, _ := io.ReadAll(r.Body)
+					bodies[min(n-1, 2)] = string(body)
+					switch {
+					case n > 2:
+						fmt.Fprint(w, map[bool]string{true: "[]", false: "{}"}[r.Method == http.MethodGet])
+					case how == "cut":
+						panic(http.ErrAbortHandler)
+					case how == "in the middle":
+						w.Header().Set("Content-Length", "100")
+						fmt.Fprint(w, "{")
+						panic(http.ErrAbortHandler)
+					case how == "refused":
+						w.Header().Set("Content-Type", messages.ProblemType)
+						w.Header().Set("Retry-After", "1")
+						w.WriteHeader(http.StatusServiceUnavailable)
+						fmt.Fprint(w, `{"code":"unavailable","detail":"the server is stopping","retry_after_ms":1}`)
+					default:
+						w.WriteHeader(http.StatusServiceUnavailable)
+					}
+				})
+				_, err := dial(t, dir).Ask(t.Context(), q.m)
+				switch n := sent.Load(); {
+				case q.again && (err != nil || n != 3 || bodies[0] != bodies[2]):
+					t.Errorf("sent %d times, %q: %v", n, bodies, err)
+				case !q.again && (err == nil || n != 1):
+					t.Errorf("sent %d times: %v", n, err)
+				}
+			})
+		}
+	}
+}
+
+// TestWhatNobodyGotIsSentToTheServerThatComesBack: also what must not be done twice, as there was nobody to do it.
+func TestWhatNobodyGotIsSentToTheServerThatComesBack(t *testing.T) {
+	for what, q := range askedOf() {
+		t.Run(what, func(t *testing.T) {
+			dir := t.TempDir()
+			answer := func(w http.ResponseWriter, r *http.Request) {
+				fmt.Fprint(w, map[bool]string{true: "[]", false: "{}"}[r.Method == http.MethodGet])
+			}
+			stop := hold(t, dir, answer)
+			c := dial(t, dir)
+			stop()
+			c.Forget()
+			done := make(chan error, 1)
+			go func() {
+				_, err := c.Ask(t.Context(), q.m)
+				done <- err
+			}()
+			<-time.After(20 * time.Millisecond) // it is away for a while; what is true does not depend on it
+			hold(t, dir, answer)
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestAServerThatStaysAwayIsToldOfInTheEnd(t *testing.T) {
+	dir := t.TempDir()
+	stop := hold(t, dir, func(http.ResponseWriter, *http.Request) {})
+	c := dial(t, dir)
+	c.Patience(60 * time.Millisecond)
+	stop()
+	if _, err := c.Ask(t.Context(), said()); !errors.Is(err, client.ErrNoHolder) {
+		t.Errorf("got %v", err)
+	}
+	c.Patience(time.Hour)
+	done := make(chan error, 1)
+	go func() {
+		_, err := c.Ask(t.Context(), said())
+		done <- err
+	}()
+	c.Close()
+	if err := <-done; !errors.Is(err, client.ErrClosed) {
+		t.Errorf("closed meanwhile: %v", err)
+	}
+}
+
+func TestAServerThatAsksForTooMuchPatienceIsNotWaitedFor(t *testing.T) {
+	dir := t.TempDir()
+	var sent atomic.Int32
+	hold(t, dir, func(w http.ResponseWriter, _ *http.Request) {
+		sent.Add(1)
+		w.Header().Set("Content-Type", messages.ProblemType)
+		w.WriteHeader(http.StatusTooManyRequests)
+		fmt.Fprint(w, `{"code":"rate_limited","detail":"too many","retry_after_ms":9223372036854775807}`)
+	})
+	_, err := dial(t, dir).Ask(t.Context(), said())
+	if err == nil || !strings.Contains(err.Error(), "too many") || sent.Load() != 1 {
+		t.Errorf("sent %d times: %v", sent.Load(), err)
+	}
+}
