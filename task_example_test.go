@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"github.com/troupe-dev/troupe"
+	"github.com/troupe-dev/troupe/messages"
+	"github.com/troupe-dev/troupe/tools"
 )
 
 // Tasks chain by value: what one returns, the next continues.
@@ -33,4 +35,42 @@ rules:
 	fmt.Println(second.FinalResponse)
 	// Output:
 	// As I said: actors.
+}
+
+// A task of the program's own has a typed input and output. Its worker journals it: the same id is the same run, also after a crash.
+func ExampleNewTask() {
+	type order struct {
+		Item string `json:"item" desc:"What is ordered."`
+	}
+	type receipt struct{ Number int }
+	place, err := troupe.NewTask(tools.Spec{
+		Name: "place_order", Description: "Places an order.", Effect: messages.Effect_AT_MOST_ONCE, NoWorkspace: true,
+	}, func(_ *tools.Context, o order) (receipt, error) {
+		fmt.Println("ordered:", o.Item)
+		return receipt{Number: 42}, nil
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	ctx := context.Background()
+	rt, err := troupe.New(ctx, troupe.Options{Tools: []troupe.Tool{place.Tool()}, Model: scripted("rules: [{reply: {text: unused}}]")})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer rt.Close(ctx)
+	s, err := rt.Session(ctx, troupe.SessionOptions{Rules: []string{"place_order"}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for range 2 {
+		r, err := place.Run(ctx, s.Worker, "order-7", order{Item: "tea"})
+		fmt.Println(r.Number, err)
+	}
+	// Output:
+	// ordered: tea
+	// 42 <nil>
+	// 42 <nil>
 }
