@@ -16,7 +16,11 @@ type turns struct {
 	tenants map[string]*party
 	heaps   [2]ranks[*party] // those of whom somebody waits, the next one first: [background]
 	waiting int
+	known   int // sessions that have a place, also those that do not wait now
 }
+
+// mostKnown is how many sessions have a place, beyond twice those that wait, before those that do not wait are forgotten.
+const mostKnown = 1024
 
 // party is what a tenant has of the turns.
 type party struct {
@@ -59,8 +63,28 @@ func (t *turns) of(h *holder) (*party, *share) {
 	if s == nil {
 		s = &share{last: now}
 		p.shares[h.session] = s
+		t.known++
 	}
 	return p, s
+}
+
+// forget takes the places of those that do not wait: where somebody waits all the time, there would be one of each session that ever came. Who comes
+// again is new. Whoever was served last keeps its place, so that it does not come before one that is new.
+func (t *turns) forget() {
+	if t.known <= 2*t.waiting+mostKnown {
+		return
+	}
+	for tenant, p := range t.tenants {
+		for session, s := range p.shares {
+			if len(s.lines[0])+len(s.lines[1]) == 0 && s.last < 2*t.count {
+				delete(p.shares, session)
+				t.known--
+			}
+		}
+		if len(p.shares) == 0 {
+			delete(t.tenants, tenant)
+		}
+	}
 }
 
 // add puts one in line.
@@ -115,6 +139,7 @@ func (t *turns) serve(h *holder) {
 	case t.heaps[1].Len() > 0:
 		t.ahead++
 	}
+	t.forget()
 }
 
 // drop takes one out of the line who does not wait any more.
@@ -122,6 +147,7 @@ func (t *turns) drop(h *holder) {
 	if t.leave(h) && t.waiting == 0 {
 		*t = turns{}
 	}
+	t.forget()
 }
 
 func (t *turns) leave(h *holder) bool {

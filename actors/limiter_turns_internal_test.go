@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -123,5 +124,30 @@ func TestTurnsAreThoseOfTheWholeQueue(t *testing.T) {
 				t.Fatalf("seed %d, step %d: %d wait, wanted are %d", seed, step, got.waiting, len(want.queue))
 			}
 		}
+	}
+}
+
+// TestWhoDoesNotWaitIsForgotten has somebody wait all the time, while sessions come once, or leave before they are served.
+func TestWhoDoesNotWaitIsForgotten(t *testing.T) {
+	var turns turns
+	turns.add(&holder{tenant: "patient", session: "patient", background: true})
+	for n := range 20_000 {
+		h := &holder{tenant: fmt.Sprint("tenant ", n%3000), session: fmt.Sprint("session ", n)}
+		turns.add(h)
+		if n%2 == 0 {
+			turns.drop(h)
+			continue
+		}
+		turns.serve(h)
+	}
+	places := 0
+	for _, p := range turns.tenants {
+		places += len(p.shares)
+	}
+	if most := mostKnown + 2*turns.waiting; places > most || places != turns.known || len(turns.tenants) > most {
+		t.Errorf("%d sessions of %d tenants are known, %d counted, though one waits", places, len(turns.tenants), turns.known)
+	}
+	if h := turns.next(); h == nil || h.session != "patient" {
+		t.Errorf("%+v is next", h)
 	}
 }
