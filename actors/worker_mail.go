@@ -372,8 +372,10 @@ func (w *Worker) tooMuchMail(background bool, more mailCount) *tools.Error {
 		return tools.Errorf(tools.CodePermissionDenied, "Access denied: no more than %d agents may work for you in the background; their answers come as messages", w.childLimit())
 	case !background && sends > w.svc.Limits.Sends:
 		return tools.Errorf(tools.CodePermissionDenied, "Access denied: one turn sends %d messages at most", max(w.svc.Limits.Sends, 0))
+	case !background && w.svc.Limits.Outbox <= 0:
+		return tools.Errorf(tools.CodePermissionDenied, "Access denied: agents do not write to each other here")
 	case !background && len(w.state.Outbox())+more.sends > w.svc.Limits.Outbox:
-		return tools.Errorf(tools.CodePermissionDenied, "Access denied: %d messages of yours have not arrived yet; go on without them", len(w.state.Outbox()))
+		return tools.Errorf(tools.CodePermissionDenied, "Access denied: no more than %d messages of yours may be on their way at a time; go on without this one", w.svc.Limits.Outbox)
 	}
 	return nil
 }
