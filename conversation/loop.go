@@ -2,7 +2,9 @@ package conversation
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"reflect"
 	"slices"
 	"strings"
@@ -54,7 +56,11 @@ func sameArguments(a, b string) bool {
 func decodeArguments(text string, into *any) bool {
 	d := json.NewDecoder(strings.NewReader(text))
 	d.UseNumber() // two large numbers are not the same because a float holds neither
-	return d.Decode(into) == nil
+	if d.Decode(into) != nil {
+		return false
+	}
+	_, err := d.Token() // what stands behind the value is part of the text
+	return errors.Is(err, io.EOF)
 }
 
 // tried are the turn's calls, as they are once facts that are about to be written are applied.

@@ -77,6 +77,7 @@ func TestCirclesAreSeenAndToldToTheModelBeforeTheTurnEnds(t *testing.T) {
 		"the same in other words":  {repeat(3, `a:x|{"p":"f","n":1}`, `a:x|{ "n": 1, "p": "f" }`), 3, 5, "a was called 5 times in a row"},
 		"ping-pong in other words": {repeat(5, `a:x|{"p":"f","n":1}`, "b:y", `a:x|{"n":1,"p":"f"}`, "b:y"), 6, 10, "a, b, 5 times in turn"},
 		"other arguments":          {[]string{`a:x|{"n":1}`, `a:x|{"n":2}`, `a:x|{"n":3}`, `a:x|{"n":4}`, `a:x|{"n":5}`, `a:x|{"n":[6]}`, `a:x|{"n":`}, 0, 0, ""},
+		"what is no JSON":          {[]string{`a:x|{"n":1}`, `a:x|{"n":1} or`, `a:x|{"n":1} so`, `a:x|{"n":1}{"n":2}`, `a:x|{"n":1}]`, `a:x|{"n":1} x`}, 0, 0, ""},
 		"large numbers":            {[]string{`a:x|{"n":9007199254740993}`, `a:x|{"n":9007199254740992}`, `a:x|{"n":9007199254740993}`, `a:x|{"n":9007199254740994}`, `a:x|{"n":9007199254740995}`}, 0, 0, ""},
 		"ping-pong":                {repeat(9, "a:x", "b:y"), 6, 10, "a, b, 5 times in turn"},
 		"three in turn":            {repeat(9, "a:x", "b:y", "c:z"), 9, 15, "goes in circles"},
