@@ -122,7 +122,7 @@ func TestAProgramSharesAConversationThroughAServer(t *testing.T) {
 	for i := range 1001 { // more than one page
 		asked[*messages.SharedTurn](t, c, of(&messages.ToSession_SubmitTurn{SubmitTurn: &messages.SubmitTurn{Name: "a/b", Text: fmt.Sprint("word ", i)}}))
 	}
-	turn := &messages.TakeTurn{Name: "a/b", TurnId: "inp_1", Member: "pro", Prompt: "Tabs or spaces?"}
+	turn := &messages.TakeTurn{Name: "a/b", TurnId: "inp_1", Member: "pro", Prompt: "Tabs or spaces?", By: "carl"}
 	for range 2 {
 		if r := asked[*messages.TurnResult](t, c, of(&messages.ToSession_TakeTurn{TakeTurn: turn})); r.GetText() != "Tabs adapt." {
 			t.Errorf("the turn came to %v", r)
@@ -144,13 +144,13 @@ func TestAProgramSharesAConversationThroughAServer(t *testing.T) {
 			t.Fatal(err)
 		}
 		if strings.HasPrefix(e.GetType(), "conversation.") && !strings.HasPrefix(e.GetText(), "word ") {
-			told = append(told, fmt.Sprintf("%s %s%s %s %v", e.GetType(), e.GetName(), e.GetMember(), e.GetText(), e.GetSeq() > 0 && e.GetConversation() == talk.GetConversationId()))
+			told = append(told, fmt.Sprintf("%s %s%s %s %v", e.GetType(), e.GetName(), e.GetMember(), e.GetText()+e.GetBy(), e.GetSeq() > 0 && e.GetConversation() == talk.GetConversationId()))
 		}
 		if e.GetType() == messages.EventConversationSaid && e.GetMember() == "pro" {
 			break
 		}
 	}
-	want := "conversation.shared a/b  true\nconversation.joined pro  true\nconversation.given pro  true\nconversation.said pro Tabs adapt. true"
+	want := "conversation.shared a/b  true\nconversation.joined pro  true\nconversation.given pro ann/carl true\nconversation.said pro Tabs adapt. true"
 	if got := strings.Join(told, "\n"); got != want {
 		t.Errorf("told was\n%s\nwant\n%s", got, want)
 	}

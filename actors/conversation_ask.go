@@ -36,7 +36,7 @@ func (v *Conversation) takeTurn(c actor.Context, m *messages.TakeTurn) {
 			v.waitFor(c, id)
 			asker, done = nil, func(actor.Context) {}
 		}
-		turn := &messages.TurnAsked{TurnId: id, WorkerId: m.GetWorkerId(), Prompt: v.svc.Redact.String(m.GetPrompt()), Name: m.GetMember(), Traceparent: m.GetTraceparent()}
+		turn := &messages.TurnAsked{TurnId: id, WorkerId: m.GetWorkerId(), Prompt: v.svc.Redact.String(m.GetPrompt()), Name: conversation.PlainName(m.GetMember()), Traceparent: m.GetTraceparent(), By: v.svc.Redact.String(cutText(m.GetBy(), conversation.MaxSharedName))}
 		if v.state.Given != nil || len(v.state.Asked) > 0 || v.svc.Still {
 			v.appendFor(c, asker, done, turn)
 			return
@@ -67,6 +67,9 @@ func (v *Conversation) full() *messages.Failure {
 func (v *Conversation) over() *messages.Failure {
 	if most := v.svc.Limits.Spoken; most > 0 && v.state.Spoken() >= most {
 		return messages.Fail(messages.CodeTooLarge, fmt.Sprintf("conversation %s has %d turns, and may have no more", v.id, v.state.Spoken()), "share another one, or raise limits.spoken")
+	}
+	if v.state.Full() {
+		return messages.Fail(messages.CodeTooLarge, fmt.Sprintf("conversation %s holds %d MiB, and may hold no more", v.id, conversation.MaxTranscript>>20), "share another one")
 	}
 	return nil
 }
@@ -132,7 +135,7 @@ func (v *Conversation) gives(f *messages.TurnAsked) (facts []proto.Message) {
 		facts = append(facts, &messages.MemberJoined{WorkerId: worker, Name: name})
 	}
 	given := v.state.Give(worker, name, f.GetTurnId(), f.GetPrompt())
-	given.Traceparent = f.GetTraceparent()
+	given.Traceparent, given.By = f.GetTraceparent(), f.GetBy()
 	return append(facts, given)
 }
 

@@ -8,8 +8,11 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/troupe-dev/troupe/actors"
 	"github.com/troupe-dev/troupe/actors/actortest"
+	"github.com/troupe-dev/troupe/conversation"
 	"github.com/troupe-dev/troupe/messages"
+	"github.com/troupe-dev/troupe/persistence"
 	"github.com/troupe-dev/troupe/persistence/memory"
 )
 
@@ -150,4 +153,47 @@ func again[T proto.Message](t *testing.T, h *actortest.House, s string, m proto.
 		return actortest.Code(err) != messages.CodeUnavailable
 	})
 	return reply, err
+}
+
+// TestWhatIsTakenBackCountsAndNamesAreShort: who asks and takes back without end fills the conversation, and not the memory.
+func TestWhatIsTakenBackCountsAndNamesAreShort(t *testing.T) {
+	gate, m := slowMember()
+	h := actortest.New(t, actortest.Options{Model: m, Limits: actors.Limits{Spoken: 3}})
+	s, w, id := talkers(h)
+	actortest.Ask[*messages.TurnAccepted](h, s, accepted(w[1], "inp_slow", "slow"))
+	actortest.Wait(t, "the slow one's request", gate.Came)
+	for _, turn := range []string{"inp_2", "inp_3"} {
+		long := accepted(w[2], turn, strings.Repeat("n", 1<<20))
+		long.By = strings.Repeat("b", 1<<20)
+		actortest.Ask[*messages.TurnAccepted](h, s, long)
+		actortest.Ask[*messages.Ack](h, s, &messages.WithdrawTurn{Name: "talk", TurnId: turn})
+	}
+	if _, err := actortest.Try[*messages.TurnAccepted](h, s, accepted(w[2], "inp_4", "next")); actortest.Code(err) != messages.CodeTooLarge {
+		t.Errorf("one more: %v", err)
+	}
+	err := h.Store.Read(t.Context(), messages.ConversationStream(id), 1, func(e persistence.Entry) error {
+		if n := proto.Size(e.Record); n > 4<<10 {
+			t.Errorf("record %d has %d bytes", e.Record.GetSeq(), n)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	gate.Open()
+	actortest.Ask[*messages.TurnResult](h, s, &messages.AwaitSharedTurn{Name: "talk", TurnId: "inp_slow"})
+}
+
+func TestAConversationThatIsFullTakesNoMore(t *testing.T) {
+	h := actortest.New(t, actortest.Options{})
+	s, w, _ := talkers(h)
+	large := strings.Repeat("x", conversation.MaxSaid)
+	for range conversation.MaxTranscript / conversation.MaxSaid {
+		actortest.Ask[*messages.SharedTurn](h, s, &messages.SubmitTurn{Name: "talk", Text: large, By: "ann"})
+	}
+	for _, m := range []proto.Message{&messages.SubmitTurn{Name: "talk", Text: "more", By: "ann"}, accepted(w[1], "inp_1", "next")} {
+		if _, err := actortest.Try[proto.Message](h, s, m); actortest.Code(err) != messages.CodeTooLarge {
+			t.Errorf("%T: %v", m, err)
+		}
+	}
 }

@@ -22,7 +22,7 @@ type Limits struct {
 	Sends          int           // messages that one turn sends to other workers; default 8; a negative one: none
 	Unasked        int           // messages taken, and tasks delegated in the background, without anybody else's word between; default 32; a negative one: none
 	Outbox         int           // messages of one worker that are not known to have arrived; default 32; a negative one: none
-	Spoken         int           // turns of one shared conversation, words from outside and those that were cut off among them; default none
+	Spoken         int           // turns of one shared conversation, words from outside and those that were cut off or taken back among them; default none
 	Jobs           int           // that one worker may have running; default 16; may be none
 	Grace          time.Duration // that a call which was cancelled, or is out of time, has to end; default 5 s
 	Owner          time.Duration // that a call waits for its workspace's owner whose connection was lost; default 1 min; a negative one: not at all

@@ -92,7 +92,7 @@ type Limits struct {
 
 	Outbox int64 `yaml:"outbox" default:"0" project:"narrow" doc:"Messages of one agent to others that have not arrived yet. Only the common one counts; 0: agents do not write to each other."`
 
-	Spoken int64 `yaml:"spoken" default:"0" project:"narrow" doc:"Turns of one conversation that agents share, words from outside and turns that were cut off among them. Only the common one counts; 0: no limit."`
+	Spoken int64 `yaml:"spoken" default:"0" project:"narrow" doc:"Turns of one conversation that agents share, words from outside and turns that were cut off or taken back among them. Only the common one counts; 0: no limit."`
 
 	CompactAt   int64 `yaml:"compact_at" default:"0" min:"0" max:"95" project:"narrow" doc:"Percent of a model's context at which the older turns are compacted before the next one; 0: 80."`
 	CompactKeep int64 `yaml:"compact_keep" default:"0" min:"0" max:"80" project:"narrow" doc:"Percent of a model's context that the newest turns may fill and be kept as they were; 0: 30."`

@@ -23,11 +23,11 @@ func projectShared(fact proto.Message) *messages.Event {
 	case *messages.MemberLeft:
 		return &messages.Event{Type: messages.EventConversationLeft, Worker: f.GetWorkerId(), Member: f.GetMember(), Reason: f.GetReason()}
 	case *messages.TurnAsked:
-		return &messages.Event{Type: messages.EventConversationAsked, Worker: f.GetWorkerId(), InputId: f.GetTurnId()}
+		return &messages.Event{Type: messages.EventConversationAsked, Worker: f.GetWorkerId(), InputId: f.GetTurnId(), By: f.GetBy()}
 	case *messages.TurnWithdrawn:
 		return &messages.Event{Type: messages.EventConversationWithdrawn, Worker: f.GetWorkerId(), InputId: f.GetTurnId(), By: f.GetBy(), Reason: f.GetReason()}
 	case *messages.TurnGiven:
-		return &messages.Event{Type: messages.EventConversationGiven, Worker: f.GetWorkerId(), Member: f.GetMember(), InputId: f.GetTurnId()}
+		return &messages.Event{Type: messages.EventConversationGiven, Worker: f.GetWorkerId(), Member: f.GetMember(), InputId: f.GetTurnId(), By: f.GetBy()}
 	case *messages.TurnSubmitted:
 		return &messages.Event{
 			Type: messages.EventConversationSaid, Worker: f.GetWorkerId(), Member: f.GetMember(), InputId: f.GetTurnId(), Text: f.GetText(), By: f.GetBy(), Usage: f.GetUsage(),

@@ -14,6 +14,7 @@ import (
 
 // Bounds of shared conversations.
 const (
+	MaxTranscript = 64 << 20  // bytes of all that was said, but for the turns that have the word or wait for it when there are so many
 	MaxSharedName = 200       // bytes of the name of one, or of a member
 	MaxSaid       = 128 << 10 // bytes of a turn that the others are told; what goes beyond stays in the speaker's own conversation
 	maxTold       = 512 << 10 // bytes that a member is told at once: the oldest turns are left out
@@ -33,6 +34,7 @@ type Shared struct {
 	asked  map[string]string // worker -> the prompt that it was asked last
 	turns  map[string]*messages.SharedTurn
 	back   map[string]*messages.TurnWithdrawn // turns that were taken back
+	size   int                                // of what was said, in bytes
 	opened bool
 }
 
@@ -147,6 +149,7 @@ func (s *Shared) told() {
 func (s *Shared) add(id string, t *messages.SharedTurn, r *messages.Record) {
 	t.Seq, t.AtUnixMs, t.Number = r.GetSeq(), r.GetAtUnixMs(), int32(len(s.Turns)+1) //nolint:gosec // a count of records
 	s.Turns, s.turns[id] = append(s.Turns, t), t
+	s.size += len(t.GetTurn().GetText())
 }
 
 // Member finds a member by its worker, also one that has left; nil: it never joined.

@@ -31,6 +31,9 @@ func (s *Shared) Withdrawn(turn string) *messages.TurnWithdrawn { return s.back[
 
 func (s *Shared) ask(f *messages.TurnAsked) error {
 	id := f.GetTurnId()
+	if f.GetWorkerId() == "" {
+		return fmt.Errorf("turn %s is nobody's: %w", id, ErrIllegal)
+	}
 	if s.turns[id] != nil || s.back[id] != nil || s.Given.GetTurnId() == id || s.askedAt(id) >= 0 {
 		return fmt.Errorf("turn %s was asked for before: %w", id, ErrIllegal)
 	}
@@ -48,14 +51,17 @@ func (s *Shared) withdrawn(f *messages.TurnWithdrawn) error {
 	return nil
 }
 
-// Spoken counts the turns that came to their end, were cut off, have the word or wait for it.
+// Spoken counts the turns that came to their end, were cut off or taken back, have the word or wait for it.
 func (s *Shared) Spoken() int {
-	n := len(s.Turns) + len(s.Asked)
+	n := len(s.Turns) + len(s.Asked) + len(s.back)
 	if s.Given != nil {
 		n++
 	}
 	return n
 }
+
+// Full says whether as much was said as a conversation holds: all of it is in memory.
+func (s *Shared) Full() bool { return s.size >= MaxTranscript }
 
 // View is a copy of the conversation, with the turns behind a record: as many at most as limit says, and MaxPage bytes; 0: all.
 func (s *Shared) View(after uint64, limit int) *messages.SharedConversation {

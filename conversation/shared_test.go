@@ -2,6 +2,7 @@ package conversation_test
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -39,6 +40,7 @@ func TestOneMemberHasTheWordAndNothingElseFolds(t *testing.T) {
 	given := &messages.TurnGiven{WorkerId: "wrk_a", TurnId: "1"}
 	two := []proto.Message{joined("wrk_a", "a"), joined("wrk_b", "b")}
 	for what, facts := range map[string][]proto.Message{
+		"a turn of nobody that waits":            {&messages.TurnAsked{TurnId: "1"}},
 		"a second opening":                       {&messages.ConversationOpened{ConversationId: "cnv_1"}},
 		"a member twice":                         {joined("wrk_a", "c")},
 		"a name twice":                           {joined("wrk_c", "b")},
@@ -153,5 +155,20 @@ func TestAViewIsACopyWithTheTurnsBehindARecord(t *testing.T) {
 	v.GetTurns()[0].Member, v.GetMembers()[0].Name = "other", "other"
 	if s.Turn("2").GetMember() != "a" || s.Member("wrk_a").GetName() != "a" {
 		t.Error("what is done to a view is done to the conversation")
+	}
+}
+
+func TestAConversationIsFullWhenItHoldsSoMuch(t *testing.T) {
+	large := strings.Repeat("x", conversation.MaxSaid)
+	var facts []proto.Message
+	for i := range conversation.MaxTranscript/conversation.MaxSaid - 1 {
+		facts = append(facts, &messages.TurnSubmitted{TurnId: fmt.Sprint(i), Text: large, By: "ann"})
+	}
+	if s := talk(t, facts...); s.Full() {
+		t.Error("it is full before its time")
+	}
+	facts = append(facts, &messages.TurnSubmitted{TurnId: "last", Text: large, By: "ann"})
+	if s := talk(t, facts...); !s.Full() {
+		t.Error("it is not full")
 	}
 }

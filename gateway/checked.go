@@ -244,12 +244,14 @@ func (b *checked) command(ctx context.Context, who Principal, m *messages.ToSess
 		x.SetField.By = who.Name
 	case *messages.ToSession_SubmitTurn:
 		x.SubmitTurn.By = from(who, x.SubmitTurn.GetBy())
+	case *messages.ToSession_TakeTurn:
+		x.TakeTurn.By = from(who, x.TakeTurn.GetBy())
 	case *messages.ToSession_WithdrawTurn:
 		x.WithdrawTurn.By = who.Name
 	case *messages.ToSession_Describe, *messages.ToSession_CountJobs, *messages.ToSession_WaitIdle, *messages.ToSession_ListInputs, *messages.ToSession_AwaitTurn,
 		*messages.ToSession_CallTool, *messages.ToSession_History, *messages.ToSession_Save,
 		*messages.ToSession_ListTimers, *messages.ToSession_ReadFields, *messages.ToSession_UseFile, *messages.ToSession_DiffCopy,
-		*messages.ToSession_ShareConversation, *messages.ToSession_ReadConversation, *messages.ToSession_TakeTurn, *messages.ToSession_AwaitSharedTurn:
+		*messages.ToSession_ShareConversation, *messages.ToSession_ReadConversation, *messages.ToSession_AwaitSharedTurn:
 	default:
 		return forbidden("%T may not be asked by a token", x)
 	}

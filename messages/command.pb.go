@@ -3237,6 +3237,7 @@ type TakeTurn struct {
 	Prompt        string                 `protobuf:"bytes,4,opt,name=prompt,proto3" json:"prompt,omitempty"`
 	Member        string                 `protobuf:"bytes,5,opt,name=member,proto3" json:"member,omitempty"`             // what the others know it by, from when it joins; empty: its agent's name
 	Traceparent   string                 `protobuf:"bytes,130,opt,name=traceparent,proto3" json:"traceparent,omitempty"` // as of SubmitInput
+	By            string                 `protobuf:"bytes,140,opt,name=by,proto3" json:"by,omitempty"`                   // who asks
 	Accept        bool                   `protobuf:"varint,135,opt,name=accept,proto3" json:"accept,omitempty"`          // reply with a TurnAccepted as soon as the turn is durable, and do not wait for its end
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3310,6 +3311,13 @@ func (x *TakeTurn) GetMember() string {
 func (x *TakeTurn) GetTraceparent() string {
 	if x != nil {
 		return x.Traceparent
+	}
+	return ""
+}
+
+func (x *TakeTurn) GetBy() string {
+	if x != nil {
+		return x.By
 	}
 	return ""
 }
@@ -3451,7 +3459,7 @@ func (x *AwaitSharedTurn) GetTurnId() string {
 	return ""
 }
 
-// WithdrawTurn takes a turn back that waits for the word, and ends the one that has it. Reply: Ack.
+// WithdrawTurn takes a turn back that waits for the word, and ends the one that has it. Reply: Ack, once that is durable.
 type WithdrawTurn struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"` // or id
@@ -13848,14 +13856,15 @@ const file_command_proto_rawDesc = "" +
 	"\x04from\x18\x01 \x01(\tR\x04from\x12\x1b\n" +
 	"\tworker_id\x18\x02 \x01(\tR\bworkerId\"'\n" +
 	"\x11ShareConversation\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\"\xc0\x01\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"\xd1\x01\n" +
 	"\bTakeTurn\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1b\n" +
 	"\tworker_id\x18\x02 \x01(\tR\bworkerId\x12\x17\n" +
 	"\aturn_id\x18\x03 \x01(\tR\x06turnId\x12\x16\n" +
 	"\x06prompt\x18\x04 \x01(\tR\x06prompt\x12\x16\n" +
 	"\x06member\x18\x05 \x01(\tR\x06member\x12!\n" +
-	"\vtraceparent\x18\x82\x01 \x01(\tR\vtraceparent\x12\x17\n" +
+	"\vtraceparent\x18\x82\x01 \x01(\tR\vtraceparent\x12\x0f\n" +
+	"\x02by\x18\x8c\x01 \x01(\tR\x02by\x12\x17\n" +
 	"\x06accept\x18\x87\x01 \x01(\bR\x06accept\"\xaa\x01\n" +
 	"\fTurnAccepted\x12\x1d\n" +
 	"\n" +

@@ -2274,6 +2274,7 @@ type TurnAsked struct {
 	Prompt        string                 `protobuf:"bytes,3,opt,name=prompt,proto3" json:"prompt,omitempty"`
 	Name          string                 `protobuf:"bytes,4,opt,name=name,proto3" json:"name,omitempty"`                 // that the member has asked for, if it has not joined when its turn comes
 	Traceparent   string                 `protobuf:"bytes,130,opt,name=traceparent,proto3" json:"traceparent,omitempty"` // the span that it was asked for in; empty: none
+	By            string                 `protobuf:"bytes,140,opt,name=by,proto3" json:"by,omitempty"`                   // who asked; empty: a program of the same process, or an earlier version
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2339,6 +2340,13 @@ func (x *TurnAsked) GetName() string {
 func (x *TurnAsked) GetTraceparent() string {
 	if x != nil {
 		return x.Traceparent
+	}
+	return ""
+}
+
+func (x *TurnAsked) GetBy() string {
+	if x != nil {
+		return x.By
 	}
 	return ""
 }
@@ -2535,6 +2543,7 @@ type TurnGiven struct {
 	Upto          uint64                 `protobuf:"varint,5,opt,name=upto,proto3" json:"upto,omitempty"`                // and up to this one
 	Member        string                 `protobuf:"bytes,135,opt,name=member,proto3" json:"member,omitempty"`           // its name
 	Traceparent   string                 `protobuf:"bytes,130,opt,name=traceparent,proto3" json:"traceparent,omitempty"` // the span that it was asked for in; empty: none
+	By            string                 `protobuf:"bytes,140,opt,name=by,proto3" json:"by,omitempty"`                   // who asked, as in TurnAsked
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2614,6 +2623,13 @@ func (x *TurnGiven) GetMember() string {
 func (x *TurnGiven) GetTraceparent() string {
 	if x != nil {
 		return x.Traceparent
+	}
+	return ""
+}
+
+func (x *TurnGiven) GetBy() string {
+	if x != nil {
+		return x.By
 	}
 	return ""
 }
@@ -4129,13 +4145,14 @@ const file_session_proto_rawDesc = "" +
 	"\n" +
 	"turn_asked\x18\x87\x01 \x01(\v2\x14.troupe.v1.TurnAskedH\x00R\tturnAsked\x12B\n" +
 	"\x0eturn_withdrawn\x18\x88\x01 \x01(\v2\x18.troupe.v1.TurnWithdrawnH\x00R\rturnWithdrawnB\x06\n" +
-	"\x04fact\"\x90\x01\n" +
+	"\x04fact\"\xa1\x01\n" +
 	"\tTurnAsked\x12\x17\n" +
 	"\aturn_id\x18\x01 \x01(\tR\x06turnId\x12\x1b\n" +
 	"\tworker_id\x18\x02 \x01(\tR\bworkerId\x12\x16\n" +
 	"\x06prompt\x18\x03 \x01(\tR\x06prompt\x12\x12\n" +
 	"\x04name\x18\x04 \x01(\tR\x04name\x12!\n" +
-	"\vtraceparent\x18\x82\x01 \x01(\tR\vtraceparent\"m\n" +
+	"\vtraceparent\x18\x82\x01 \x01(\tR\vtraceparent\x12\x0f\n" +
+	"\x02by\x18\x8c\x01 \x01(\tR\x02by\"m\n" +
 	"\rTurnWithdrawn\x12\x17\n" +
 	"\aturn_id\x18\x01 \x01(\tR\x06turnId\x12\x1b\n" +
 	"\tworker_id\x18\x02 \x01(\tR\bworkerId\x12\x0e\n" +
@@ -4148,7 +4165,7 @@ const file_session_proto_rawDesc = "" +
 	"\x04name\x18n \x01(\tR\x04name\"?\n" +
 	"\fMemberJoined\x12\x1b\n" +
 	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12\x12\n" +
-	"\x04name\x18Z \x01(\tR\x04name\"\xbf\x01\n" +
+	"\x04name\x18Z \x01(\tR\x04name\"\xd0\x01\n" +
 	"\tTurnGiven\x12\x17\n" +
 	"\aturn_id\x18\x01 \x01(\tR\x06turnId\x12\x1b\n" +
 	"\tworker_id\x18\x02 \x01(\tR\bworkerId\x12\x16\n" +
@@ -4156,7 +4173,8 @@ const file_session_proto_rawDesc = "" +
 	"\x05after\x18\x04 \x01(\x04R\x05after\x12\x12\n" +
 	"\x04upto\x18\x05 \x01(\x04R\x04upto\x12\x17\n" +
 	"\x06member\x18\x87\x01 \x01(\tR\x06member\x12!\n" +
-	"\vtraceparent\x18\x82\x01 \x01(\tR\vtraceparent\"\xe1\x01\n" +
+	"\vtraceparent\x18\x82\x01 \x01(\tR\vtraceparent\x12\x0f\n" +
+	"\x02by\x18\x8c\x01 \x01(\tR\x02by\"\xe1\x01\n" +
 	"\rTurnSubmitted\x12\x1b\n" +
 	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12\x17\n" +
 	"\aturn_id\x18\x02 \x01(\tR\x06turnId\x12\x12\n" +

@@ -32,6 +32,7 @@ type TakeTurnJSON struct {
 	Turn   string `json:"turn,omitempty"`   // the same id again is the same turn; absent: one is made
 	Prompt string `json:"prompt,omitempty"` // what it is told besides what the others said
 	Member string `json:"member,omitempty"` // what the others know it by, from when it joins; absent: its agent's name
+	By     string `json:"by,omitempty"`     // who asks; with a token, that comes first
 }
 
 // TurnAcceptedJSON says that a turn is durable.
@@ -177,12 +178,12 @@ func (x *Conversations) JSON() []ConversationJSON {
 
 // TakeTurnFrom is the body of what asks for the word.
 func TakeTurnFrom(m *TakeTurn) TakeTurnJSON {
-	return TakeTurnJSON{Worker: m.GetWorkerId(), Turn: m.GetTurnId(), Prompt: m.GetPrompt(), Member: m.GetMember()}
+	return TakeTurnJSON{Worker: m.GetWorkerId(), Turn: m.GetTurnId(), Prompt: m.GetPrompt(), Member: m.GetMember(), By: m.GetBy()}
 }
 
 // Proto is the way back, in a conversation.
 func (j TakeTurnJSON) Proto(conversation string) *TakeTurn {
-	return &TakeTurn{Name: conversation, WorkerId: j.Worker, TurnId: j.Turn, Prompt: j.Prompt, Member: j.Member}
+	return &TakeTurn{Name: conversation, WorkerId: j.Worker, TurnId: j.Turn, Prompt: j.Prompt, Member: j.Member, By: j.By}
 }
 
 // JSON is the acceptance in its wire form, without that it was a repetition.
