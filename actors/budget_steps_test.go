@@ -8,7 +8,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/asynkron/protoactor-go/actor"
+
 	"github.com/troupe-dev/troupe/actors"
+	"github.com/troupe-dev/troupe/actors/act"
 	"github.com/troupe-dev/troupe/actors/actortest"
 	"github.com/troupe-dev/troupe/messages"
 	"github.com/troupe-dev/troupe/model"
@@ -376,5 +379,45 @@ func TestABudgetThatAChangedPlanTakesAwayBoundsNobodyAnyMore(t *testing.T) {
 				h = actortest.New(t, o)
 			}
 		})
+	}
+}
+
+// Who asks for a worker by the plan before may be heard after the change: it was on its way then.
+func TestABudgetThatWasTakenAwayDoesNotComeBackByWhoWasOnTheWay(t *testing.T) {
+	const text = "version: 1\nname: t\nagents: {x: {system: You are x.}}\nsteps: [{id: a, agent: x, prompt: talk, budget: {tokens: 1000}}, {id: ask, needs: [a], human: {message: 'Go on?'}}]\n"
+	h := actortest.New(t, actortest.Options{Model: costing(actortest.Say("ok"), 300, 300)})
+	m, err := (&messages.StartRunJSON{Pipeline: text}).Proto()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, _ := h.Create(m)
+	run := messages.RunOf(s)
+	actortest.Until(t, "it is over", func() bool { return stepOf(h, s, run, "a").GetState() == pipeline.Succeeded })
+	session := actor.NewPID(h.Sys.Address(), h.Root.GetId()+"/"+s)
+	has := func() bool {
+		v, err := act.Ask[*messages.StepBudgets](t.Context(), h.Sys, session, &messages.ReadStepBudgets{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(v.GetSteps()) > 0 && v.GetSteps()[0].GetBudget().GetMost().GetTokens() == 1000
+	}
+	if !has() {
+		t.Fatal("it has no budget")
+	}
+	budget := []*messages.StepBudget{{Step: "a", Budget: &messages.Budget{Most: &messages.Amounts{Tokens: 1000}}}}
+	plan, err := pipeline.Parse("t.yaml", strings.Replace(text, ", budget: {tokens: 1000}", "", 1), pipeline.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	actortest.Ask[*messages.RunView](h, s, &messages.ResumeRun{RunId: run, PlanHash: plan.Hash, Sources: plan.Sources, AcceptChanges: true})
+	actortest.Until(t, "it has no budget", func() bool { return !has() })
+	for _, exec := range []string{messages.ExecPrefix + strings.TrimPrefix(stepOf(h, s, run, "a").GetItemViews()[0].GetWorkerId(), messages.WorkerPrefix), messages.NewID(messages.ExecPrefix)} {
+		late := &messages.SpawnStep{RunId: run, ExecId: exec, Agent: actors.DefaultAgent, InputId: "in_" + exec, Prompt: "talk", Budgets: budget}
+		if _, err := act.Ask[*messages.ChildReady](t.Context(), h.Sys, session, late); err != nil {
+			t.Fatal(err)
+		}
+		if has() {
+			t.Errorf("%s: its budget is back", exec)
+		}
 	}
 }

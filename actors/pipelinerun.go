@@ -23,7 +23,7 @@ import (
 // One decision is under way at a time: it is made off the mailbox (expressions may read files), written down, applied, and only then
 // acted on. What comes in meanwhile waits.
 //
-// Accepts: openRun (first); of its Session ShowRun, AwaitRun, ResumeRun, CancelRun and the ResolveApproval of a person; its own runRead, itemEnded, runDecided,
+// Accepts: openRun (first); of its Session ShowRun, AwaitRun, ResumeRun, CancelRun, ReportIdle and the ResolveApproval of a person; its own runRead, itemEnded, runDecided,
 // runWritten and ticks. Tells its Session whether it rests (RunResting), and what is over (RecallInput). Parent: Session. Children: none.
 type PipelineRun struct {
 	svc *Services
@@ -98,6 +98,8 @@ func (r *PipelineRun) Receive(c actor.Context) {
 		r.read(c, m)
 	case *messages.ShowRun, *messages.AwaitRun, *messages.ResumeRun, *messages.CancelRun, *messages.ResolveApproval:
 		r.command(c)
+	case *messages.ReportIdle:
+		c.Respond(r.idleness(c))
 	case *itemEnded:
 		r.heard(c, m)
 	case *runDecided:
@@ -323,7 +325,36 @@ func (r *PipelineRun) rest(c actor.Context) {
 	if due := r.state.Due(r.looked); !due.IsZero() { // what came since the decision was not decided about
 		r.timer.SetBy(r.svc.Clock, c, max(due.Sub(r.svc.Now()), time.Millisecond), func(gen uint64) any { return &runTick{gen} })
 	}
-	c.Send(c.Parent(), &messages.RunResting{RunId: r.id, Resting: r.state.Finished != nil})
+	c.Send(c.Parent(), &messages.RunResting{RunId: r.id, Resting: r.rests()})
+}
+
+// rests says whether nothing happens before somebody asks something of the run: it is over, or all that it waits for is people, who have all the time. A question that
+// has a time keeps the run in memory as long.
+func (r *PipelineRun) rests() bool {
+	if r.state.Finished != nil {
+		return true
+	}
+	asks := false
+	for _, ss := range r.state.Live() {
+		for _, it := range ss.Under() {
+			switch {
+			case it.Asks():
+				asks = true
+			case it.Status != pipeline.Running || ss.Step.Kind != pipeline.NestedStep:
+				return false
+			}
+		}
+	}
+	return asks && r.state.Due(r.looked).IsZero()
+}
+
+// idleness says whether the run may leave memory: it rests, and nobody waits for its end. It is asked in turn, behind what it was sent before.
+func (r *PipelineRun) idleness(c actor.Context) *messages.Idleness {
+	if r.state == nil || r.under || len(r.asked)+len(r.ended)+len(r.working) > 0 || !r.rests() {
+		return &messages.Idleness{}
+	}
+	waited := slices.ContainsFunc(r.awaiting, func(a *awaiting) bool { return act.Waits(c.ActorSystem(), a.sender) })
+	return &messages.Idleness{Idle: !waited, SinceUnixMs: r.state.UpdatedMs}
 }
 
 // announce answers those who wait, as far as there is something to say.

@@ -58,7 +58,7 @@ func (r *PipelineRun) view(how detail) *messages.RunView {
 			v.StepsDone++
 		}
 		for _, it := range ss.Under() {
-			waits = waits || it.Asked != nil && it.Answer == nil && it.Status == pipeline.Waiting
+			waits = waits || it.Asks()
 			works = works || it.Status == pipeline.Running && ss.Step.Kind != pipeline.NestedStep
 		}
 		if how != listedRun {
@@ -110,7 +110,7 @@ func stepView(ss *pipeline.StepState, how detail) *messages.RunStepView {
 		items = ss.Under()
 	}
 	for _, it := range items {
-		asks := it.Status == pipeline.Waiting && it.Asked != nil && it.Answer == nil
+		asks := it.Asks()
 		if asks {
 			v.State = pipeline.Waiting
 		}

@@ -118,7 +118,7 @@ func (r *PipelineRun) replanned(c actor.Context) {
 	if r.svc.Still || r.stopped || !r.state.Changed {
 		return
 	}
-	m := &planBudgets{budgets: make(map[string]*messages.Budget)}
+	m := &planBudgets{plan: int64(r.state.Changes()), budgets: make(map[string]*messages.Budget)}
 	for _, ss := range r.state.Steps() {
 		for _, b := range ss.Budgets() {
 			m.budgets[b.GetStep()] = b.GetBudget()
@@ -146,7 +146,7 @@ func stepCall(f *messages.StepItemStarted) string {
 // start works on an item, off the mailbox.
 func (r *PipelineRun) start(c actor.Context, it *pipeline.ItemState) *working {
 	ctx, stop := context.WithCancel(context.Background())
-	j := &job{trace: r.svc.inRun(r.trace()), svc: r.svc, sys: c.ActorSystem(), session: c.Parent(), run: r.id, item: it.Start, input: it.Input, step: it.Step().Step, file: it.Step().File(), repair: it.Repair, budgets: it.Step().Budgets()}
+	j := &job{trace: r.svc.inRun(r.trace()), svc: r.svc, sys: c.ActorSystem(), session: c.Parent(), run: r.id, item: it.Start, input: it.Input, step: it.Step().Step, file: it.Step().File(), repair: it.Repair, budgets: it.Step().Budgets(), plan: int64(r.state.Changes())}
 	w := &working{input: it.Input, stop: stop, recall: recallOf(it)}
 	end := &itemEnded{step: it.Step().Path, index: it.Index, input: it.Input, recall: w.recall}
 	r.svc.spawn(c.ActorSystem(), c.Self(), func(p *act.Panic) any {
@@ -173,6 +173,7 @@ type job struct {
 	step    *pipeline.Step
 	file    *pipeline.File
 	budgets []*messages.StepBudget
+	plan    int64 // that they are of
 }
 
 func (j *job) do(ctx context.Context) pipeline.Result {
@@ -246,7 +247,7 @@ func (j *job) turn(ctx context.Context) pipeline.Result {
 func (j *job) spawn(ctx context.Context) (*messages.SpawnStep, error) {
 	m := &messages.SpawnStep{
 		RunId: j.run, ExecId: j.item.GetExecId(), Agent: j.item.GetAgent(), Model: j.item.GetModel(), InputId: j.item.GetInputId(),
-		Prompt: j.item.GetPrompt() + j.step.SchemaPrompt(), Origin: j.item.GetOrigin(), Budgets: j.budgets, Traceparent: j.trace,
+		Prompt: j.item.GetPrompt() + j.step.SchemaPrompt(), Origin: j.item.GetOrigin(), Budgets: j.budgets, Plan: j.plan, Traceparent: j.trace,
 	}
 	if a := j.file.Agent(m.GetAgent()); a != nil { // of the file: it has what it names, and nothing else
 		m.Alias, m.Agent, m.System = a.Name, DefaultAgent, a.System

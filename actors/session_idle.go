@@ -108,6 +108,9 @@ func (s *Session) makeRoom(c actor.Context) {
 // askRest asks the workers whether they rest, off the mailbox.
 func (s *Session) askRest(c actor.Context, known *idleKnown) {
 	var pids []*actor.PID
+	if s.run != nil && s.run.pid != nil {
+		pids = append(pids, s.run.pid)
+	}
 	for _, w := range s.workers {
 		if w.pid != nil {
 			pids = append(pids, w.pid)

@@ -15,7 +15,7 @@ import (
 )
 
 // A session that was made for a pipeline run has a PipelineRun besides its workers. It is started with the session, and anew after a pause
-// when it ends by itself; the session stays in memory until the run rests.
+// when it ends by itself; the session stays in memory until the run rests: it is over, or waits for people alone (ADR 112).
 
 // runner is a session's run as the session sees it.
 type runner struct {
@@ -27,6 +27,7 @@ type runner struct {
 	closing  bool // its session is closed
 	queue    act.Stash
 	timer    act.Timer
+	plan     *planBudgets // of the newest plan, when it has changed since the session came into memory
 }
 
 // rerun starts a run anew after its pause.
@@ -223,7 +224,7 @@ func (s *Session) spawnStep(c actor.Context, m *messages.SpawnStep) {
 	}
 	n := &newcomer{created: created, spawned: &messages.WorkerSpawned{
 		WorkerId: created.GetWorkerId(), Agent: created.GetAgent(), Model: created.GetModel(), ExecId: m.GetExecId(), InputId: m.GetInputId(), RunId: m.GetRunId(),
-		Budgets: m.GetBudgets(),
+		Budgets: s.byPlan(m),
 	}}
 	if m.GetInputId() != "" {
 		parts := s.svc.cleanParts(textParts(m.GetPrompt()))

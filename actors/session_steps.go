@@ -103,7 +103,10 @@ func (s *Session) openSteps() {
 }
 
 // planBudgets is what a run tells its session whose plan has changed: the budgets that its steps have by now.
-type planBudgets struct{ budgets map[string]*messages.Budget }
+type planBudgets struct {
+	plan    int64 // how often it had changed
+	budgets map[string]*messages.Budget
+}
 
 // replan makes the budgets count that a changed plan has, one after the other. A step that has none any more bounds nobody, whoever waits for more of it goes on.
 func (s *Session) replan(c actor.Context, m *planBudgets) {
@@ -111,12 +114,27 @@ func (s *Session) replan(c actor.Context, m *planBudgets) {
 		s.builds.Put(c)
 		return
 	}
+	s.run.plan = m
 	for _, step := range slices.Sorted(maps.Keys(s.facts.steps)) {
 		if was, b := s.facts.steps[step].plan, m.budgets[step]; !proto.Equal(was, b) {
 			s.writeBudget(c, &budgetWritten{again: m, fact: &messages.BudgetChanged{Step: step, Budget: b, By: "pipeline"}})
 			return
 		}
 	}
+}
+
+// byPlan are the budgets that a worker is asked for with. Who asks by a plan that has changed since, as whoever was on the way then, gets what the newest one says: else
+// a budget that it took away would come back.
+func (s *Session) byPlan(m *messages.SpawnStep) (now []*messages.StepBudget) {
+	if s.run == nil || s.run.plan == nil || m.GetPlan() >= s.run.plan.plan {
+		return m.GetBudgets()
+	}
+	for _, b := range m.GetBudgets() {
+		if is := s.run.plan.budgets[b.GetStep()]; is != nil {
+			now = append(now, &messages.StepBudget{Step: b.GetStep(), Budget: is})
+		}
+	}
+	return now
 }
 
 // rejoin looks anew at who spends from which budgets.
@@ -139,7 +157,7 @@ func (s *Session) budgetOf(w *member) *messages.Budget {
 
 // budgetsChanged says whether the plan gives steps another budget than what is known of them.
 func (s *Session) budgetsChanged(m *messages.SpawnStep) *messages.StepBudget {
-	for _, b := range m.GetBudgets() {
+	for _, b := range s.byPlan(m) {
 		if was := s.facts.steps[b.GetStep()]; was == nil || !proto.Equal(was.plan, b.GetBudget()) {
 			return b
 		}

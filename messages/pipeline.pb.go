@@ -2504,6 +2504,7 @@ type SpawnStep struct {
 	Copied         []*Turn                `protobuf:"bytes,14,rep,name=copied,proto3" json:"copied,omitempty"`            // of origin
 	Budgets        []*StepBudget          `protobuf:"bytes,114,rep,name=budgets,proto3" json:"budgets,omitempty"`         // that it spends from besides the session's, the widest first
 	Traceparent    string                 `protobuf:"bytes,130,opt,name=traceparent,proto3" json:"traceparent,omitempty"` // the run's span, where its task belongs; empty: nothing is traced
+	Plan           int64                  `protobuf:"varint,149,opt,name=plan,proto3" json:"plan,omitempty"`              // which one it is asked for by: how often it had changed
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -2648,6 +2649,13 @@ func (x *SpawnStep) GetTraceparent() string {
 		return x.Traceparent
 	}
 	return ""
+}
+
+func (x *SpawnStep) GetPlan() int64 {
+	if x != nil {
+		return x.Plan
+	}
+	return 0
 }
 
 // ReadStepBudgets asks how the budgets of steps stand. From a PipelineRun to its Session.
@@ -3134,7 +3142,7 @@ const file_pipeline_proto_rawDesc = "" +
 	"approvalId\x12\x1f\n" +
 	"\voutput_json\x18\b \x01(\tR\n" +
 	"outputJson\x12&\n" +
-	"\x05usage\x18\t \x01(\v2\x10.troupe.v1.UsageR\x05usage\"\xe7\x03\n" +
+	"\x05usage\x18\t \x01(\v2\x10.troupe.v1.UsageR\x05usage\"\xfc\x03\n" +
 	"\tSpawnStep\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x17\n" +
 	"\aexec_id\x18\x02 \x01(\tR\x06execId\x12\x14\n" +
@@ -3153,7 +3161,8 @@ const file_pipeline_proto_rawDesc = "" +
 	"\x0fapproval_reason\x18\r \x01(\tR\x0eapprovalReason\x12'\n" +
 	"\x06copied\x18\x0e \x03(\v2\x0f.troupe.v1.TurnR\x06copied\x12/\n" +
 	"\abudgets\x18r \x03(\v2\x15.troupe.v1.StepBudgetR\abudgets\x12!\n" +
-	"\vtraceparent\x18\x82\x01 \x01(\tR\vtraceparent\"\x11\n" +
+	"\vtraceparent\x18\x82\x01 \x01(\tR\vtraceparent\x12\x13\n" +
+	"\x04plan\x18\x95\x01 \x01(\x03R\x04plan\"\x11\n" +
 	"\x0fReadStepBudgets\">\n" +
 	"\vStepBudgets\x12/\n" +
 	"\x05steps\x18\x01 \x03(\v2\x19.troupe.v1.StepBudgetViewR\x05steps\"'\n" +

@@ -208,6 +208,9 @@ func (s *Step) another(now *Step) bool {
 	return s.Kind != now.Kind || (s.ForEach == nil) != (now.ForEach == nil) || (s.Repeat == nil) != (now.Repeat == nil) || !slices.Equal(s.Parallel, now.Parallel)
 }
 
+// Changes is how often the plan has changed.
+func (s *State) Changes() int { return s.changes }
+
 // Given is what the run was given, as its plan sees it.
 func (s *State) Given() map[string]any {
 	if s.top == nil {
@@ -307,6 +310,9 @@ func (it *ItemState) Step() *StepState { return it.step }
 
 // File is where the step stands.
 func (ss *StepState) File() *File { return ss.scope.file }
+
+// Asks says whether an item waits for the word of a person.
+func (it *ItemState) Asks() bool { return it.Status == Waiting && it.Asked != nil && it.Answer == nil }
 
 // open says whether an item is not over.
 func (it *ItemState) open() bool {
