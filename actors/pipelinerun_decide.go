@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"slices"
 
 	"google.golang.org/protobuf/proto"
 
@@ -108,20 +107,9 @@ func (d *deciding) resolve(m *messages.ResolveApproval) ([]proto.Message, *messa
 				return nil, AlreadyAnswered(m.GetApprovalId(), orText(it.Answer.GetChoice(), it.Status))
 			}
 			return []proto.Message{&messages.HumanAnswered{
-				Step: ss.Path, Index: it.Asked.GetIndex(), ApprovalId: m.GetApprovalId(), Choice: choice(it.Asked.GetChoices(), m), By: m.GetBy(), Message: m.GetMessage(),
+				Step: ss.Path, Index: it.Asked.GetIndex(), ApprovalId: m.GetApprovalId(), Choice: messages.ChoiceOf(it.Asked.GetChoices(), m), By: m.GetBy(), Message: m.GetMessage(),
 			}}, nil
 		}
 	}
 	return nil, NotAsked(m.GetApprovalId())
-}
-
-// choice is what an answer means: the choice that its message names; else the first one when it says yes, and the last one when it says no.
-func choice(choices []string, m *messages.ResolveApproval) string {
-	switch {
-	case slices.Contains(choices, m.GetMessage()):
-		return m.GetMessage()
-	case m.GetDecision() == messages.Decision_APPROVED:
-		return choices[0]
-	}
-	return choices[len(choices)-1]
 }

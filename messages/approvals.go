@@ -3,6 +3,7 @@ package messages
 import (
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -116,4 +117,15 @@ func DecisionNamed(word string) (Decision_Value, bool) {
 	d := Decision_Value(Decision_Value_value[strings.ToUpper(word)])
 	known := d == Decision_APPROVED || d == Decision_REJECTED || d == Decision_CANCELLED
 	return d, known && word == strings.ToLower(word)
+}
+
+// ChoiceOf is what an answer means to the question of a pipeline: the choice that its message names; else the first one when it says yes, and the last one when it says no.
+func ChoiceOf(choices []string, m *ResolveApproval) string {
+	switch {
+	case slices.Contains(choices, m.GetMessage()):
+		return m.GetMessage()
+	case m.GetDecision() == Decision_APPROVED:
+		return choices[0]
+	}
+	return choices[len(choices)-1]
 }

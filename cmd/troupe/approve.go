@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -18,6 +19,7 @@ type answeredApproval struct {
 	messages.ApprovalJSON
 	Decision string `json:"decision"`
 	Scope    string `json:"scope"`
+	Choice   string `json:"choice,omitempty"` // of a pipeline's question
 }
 
 // approving is what `approve` and `deny` were told.
@@ -39,7 +41,8 @@ func newApprove(a *app, yes bool) *cobra.Command {
 		Use:   use + " APPROVAL_ID...",
 		Short: short,
 		Long: short + ".\n\n" + does + ` What each would do is printed first.
-The first answer counts. A session that is at work goes on at once, any other one with: troupe run -s ID.
+The first answer counts. A session that is at work goes on at once, any other one with: troupe run -s ID, or, when a pipeline
+asks: troupe pipeline run --resume RUN. Of a pipeline's question --reason names the choice.
 troupe ls approvals lists what waits.
 
 With --scope the answer is remembered as a rule: the narrowest one that covers the call, in the folder of the call. A call
@@ -85,10 +88,10 @@ func (a *app) approve(ctx context.Context, how approving, ids []string) error {
 		done := []answeredApproval{}
 		for _, id := range ids {
 			m := &messages.ResolveApproval{ApprovalId: id, Decision: how.decision, Message: how.reason, By: "user", Scope: how.scope, Rule: how.rule}
-			one := answeredApproval{messages.ApprovalJSON{ID: id}, conversation.DecisionName(how.decision), cmp.Or(how.scope, "once")}
+			one := answeredApproval{messages.ApprovalJSON{ID: id}, conversation.DecisionName(how.decision), cmp.Or(how.scope, "once"), ""}
 			for _, v := range all.GetApprovals() {
 				if v.GetApprovalId() == id { // what is shown is what is answered
-					m.ArgsHash, one.ApprovalJSON = v.GetArgsHash(), v.JSON()
+					m.ArgsHash, one.ApprovalJSON, one.Choice = v.GetArgsHash(), v.JSON(), chosen(v, m)
 					a.note("%s", approvalText(v))
 					if text := leaves(v, m); text != "" {
 						a.note("%s", text)
@@ -107,7 +110,7 @@ func (a *app) approve(ctx context.Context, how approving, ids []string) error {
 				if one.Scope != "once" {
 					held = ", and remembered: " + one.Scope
 				}
-				if _, err := fmt.Fprintf(w, "%s: %s%s\n", one.ID, one.Decision, held); err != nil {
+				if _, err := fmt.Fprintf(w, "%s: %s%s\n", one.ID, cmp.Or(visible(one.Choice), one.Decision), held); err != nil {
 					return err
 				}
 			}
@@ -115,9 +118,23 @@ func (a *app) approve(ctx context.Context, how approving, ids []string) error {
 		}); err != nil {
 			return err
 		}
-		a.note("troupe: unless its session is at work, it goes on with: troupe run -s %s", done[0].Session)
-		return nil
+		goOn, err := goOnWith(ctx, n, done[0].Session)
+		if err == nil {
+			a.note("troupe: unless its session is at work, it goes on with: %s", goOn)
+		}
+		return err
 	})
+}
+
+// chosen is what an answer means to the question of a pipeline: the choice that it names, else the first one for yes and the last one for no.
+func chosen(v *messages.ApprovalView, m *messages.ResolveApproval) string {
+	var question struct {
+		Choices []string `json:"choices"`
+	}
+	if v.GetWorkerId() != messages.RunOf(v.GetSessionId()) || json.Unmarshal([]byte(v.GetArguments()), &question) != nil || len(question.Choices) == 0 {
+		return ""
+	}
+	return messages.ChoiceOf(question.Choices, m)
 }
 
 // leaves says which rule an answer is to leave behind, and where that counts; "" for one that holds once. Whether it can be

@@ -35,7 +35,8 @@ func newPipelineRun(a *app) *cobra.Command {
 		Long: `Run a pipeline. Its outputs go to stdout as JSON, what happens to stderr.
 
 Every finished step and item is kept: --resume RUN repeats none of them, and tries again what has failed. A file that has
-changed since is refused, unless --accept-changes says that it counts.
+changed since is refused, unless --accept-changes says that it counts, for all that has not ended. The budget of the
+whole file stays: troupe budget add SESSION.
 
 People are asked by approvals: troupe ls approvals, troupe approve ID [--reason CHOICE], troupe deny ID.`,
 		Args: cobra.MaximumNArgs(1),
@@ -48,7 +49,7 @@ People are asked by approvals: troupe ls approvals, troupe approve ID [--reason 
 	flags.StringVar(&f.trust, "trust", "", "`LEVEL` of trust in the folder for this run: full or restricted")
 	flags.StringArrayVar(&f.allow, "allow", nil, "`RULE` of what needs no question; may be repeated")
 	flags.StringVar(&f.resume, "resume", "", "go on with the run `RUN`")
-	flags.BoolVar(&f.acceptChanges, "accept-changes", false, "with --resume: the file as it is now counts")
+	flags.BoolVar(&f.acceptChanges, "accept-changes", false, "with --resume: the file as it is now counts, but for the budget of the whole file")
 	return cmd
 }
 
@@ -177,8 +178,12 @@ func (a *app) followRun(ctx context.Context, n node, f *pipelineFlags, plan *pip
 		if plan != nil {
 			m.PlanHash, m.Sources = plan.Hash, plan.Sources
 		}
-		if _, err := ask[*messages.RunView](ctx, n, m); err != nil {
+		v, err := ask[*messages.RunView](ctx, n, m)
+		if err != nil {
 			return err
+		}
+		if plan != nil && plan.Root.Budget != nil && f.acceptChanges {
+			a.note("troupe: the budget of the whole file stays that of the run; add to it with: troupe budget add %s", v.GetSessionId())
 		}
 	}
 	ctx, cancel := context.WithCancelCause(ctx)

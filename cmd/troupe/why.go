@@ -95,6 +95,20 @@ func why(ctx context.Context, n node, id string) (whyJSON, error) {
 	return whyJSON{}, none
 }
 
+// goOnWith is the command by which a session goes on that no process works on: that of its run, if it was made for one.
+func goOnWith(ctx context.Context, n node, session string) (string, error) {
+	all, err := ask[*messages.Runs](ctx, n, &messages.ListRuns{})
+	if err != nil {
+		return "", err
+	}
+	for _, r := range all.GetRuns() {
+		if r.GetSessionId() == session {
+			return "troupe pipeline run --resume " + r.GetRunId(), nil
+		}
+	}
+	return "troupe run -s " + session, nil
+}
+
 // whyAsk gathers what there is to know of one session.
 func whyAsk(ctx context.Context, n node, session string, all *messages.Workers) (*whyFacts, error) {
 	f := &whyFacts{queues: make(map[string][]string)}
@@ -108,6 +122,9 @@ func whyAsk(ctx context.Context, n node, session string, all *messages.Workers) 
 		return nil, err
 	}
 	f.approvals = approvals.JSON()
+	if f.goOn, err = goOnWith(ctx, n, session); err != nil {
+		return nil, err
+	}
 	if slices.ContainsFunc(f.workers, func(w messages.WorkerJSON) bool { return w.State != "inactive" }) {
 		calls, err := ask[*messages.Calls](ctx, n, &messages.ListCalls{SessionId: session})
 		if err != nil {

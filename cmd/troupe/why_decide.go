@@ -52,6 +52,7 @@ type whyFacts struct {
 	heldSince string                              // since when somebody works in the workspace that is waited for
 	budget    *messages.BudgetViewJSON            // of the session, when a worker waits for more
 	steps     map[string]*messages.BudgetViewJSON // of steps of its run, then, too
+	goOn      string                              // the command that brings it into memory to work; "": the usual one
 }
 
 // maxDelegation is how far delegation is followed: no chain is longer (ADR 46).
@@ -93,7 +94,7 @@ func whyWorker(f *whyFacts, w *messages.WorkerJSON, depth int) whyJSON {
 	case running != nil && f.live:
 		return j.running(f, w, running, depth)
 	case w.State != "inactive" && !f.live:
-		j.For.Kind, j.For.Command = "process", "troupe run -s "+w.Session
+		j.For.Kind, j.For.Command = "process", cmp.Or(f.goOn, "troupe run -s "+w.Session)
 		return j.say(f, "its turn is open%s, and no process works on it; go on with: %s", j.For.Command)
 	case w.State != "inactive":
 		j.For.Kind, j.For.Subject = "turn", w.Turn

@@ -98,6 +98,9 @@ func TestWhyNamesWhatIsWaitedForAndWhatCanBeDone(t *testing.T) {
 			live: true, workers: []messages.WorkerJSON{busy(messages.WorkerJSON{State: "inactive", LastOutcome: "done", UpdatedAt: at})},
 			timers: []messages.TimerJSON{{ID: "tmr_1", State: "set", At: "2026-03-02T09:00:00.000Z", Worker: "wrk_1"}},
 		}},
+		{"process", "its turn is open since " + at + " (1m0s), and no process works on it; go on with: troupe pipeline run --resume run_1", whyFacts{
+			workers: []messages.WorkerJSON{busy(messages.WorkerJSON{State: "generating", UpdatedAt: at})}, goOn: "troupe pipeline run --resume run_1",
+		}},
 		{"nothing", "nothing: it is idle since " + at + " (1m0s); its last turn ended with outcome error", whyFacts{
 			workers: []messages.WorkerJSON{busy(messages.WorkerJSON{State: "inactive", LastOutcome: "error", UpdatedAt: at})},
 		}},
