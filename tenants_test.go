@@ -469,3 +469,36 @@ func TestATokenCountsUntilItExpiresAndOutlivesTheProcess(t *testing.T) {
 		t.Errorf("tokens are listed as %v", all)
 	}
 }
+
+// TestTheAuditSaysWhoMadeASessionAndWhoCancelledATurn: of a fork it is who forked, and not who made what it was forked from.
+func TestTheAuditSaysWhoMadeASessionAndWhoCancelledATurn(t *testing.T) {
+	o := newOffice(t)
+	o.token("ann", "a", allScopes()...)
+	o.token("art", "a", allScopes()...)
+	v, _ := o.begin("ann")
+	if status, text := o.do("art", "POST", "/api/sessions/"+v.ID+"/cancel", `{"reason":"too slow","by":"ann"}`); status != 200 {
+		t.Fatalf("%d %s", status, text)
+	}
+	var f messages.ForkedJSON
+	if status, text := o.do("art", "POST", "/api/sessions/"+v.ID+"/fork", `{}`); status != 201 || json.Unmarshal([]byte(text), &f) != nil {
+		t.Fatalf("%d %s", status, text)
+	}
+	said := func(session string) map[string]string {
+		out := map[string]string{}
+		for _, a := range get[[]messages.AuditJSON](o, "ann", "/api/audit?session="+session) {
+			out[a.Kind+" "+a.Decision+" "+a.What] = a.By
+		}
+		return out
+	}
+	for session, want := range map[string]map[string]string{
+		v.ID:         {"session created agent default": "ann", "turn cancelled too slow": "art"},
+		f.Session.ID: {"session created agent default": "art", "turn cancelled too slow": "art"},
+	} {
+		got := said(session)
+		for what, by := range want {
+			if got[what] != by {
+				t.Errorf("%s: by %q in %v", what, got[what], got)
+			}
+		}
+	}
+}

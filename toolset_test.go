@@ -157,7 +157,7 @@ func TestAnAuditTellsWhoLetWhatRun(t *testing.T) {
 			"trust,restricted,set,,,", "trust,full,set,,,",
 			"call,list_files,allowed,,ok,", "call,write_file,approved,bob,ok,once", "call,create_directory,rejected,ann,denied,once",
 			"call,exec,denied,,denied,", "call,no_such,refused,,error,", "rule,read_file(b),set,ann,,always", "call,read_file,approved,ann,ok,always",
-			"call,request_write_access,approved,bob,ok,once", "trust,full,set,bob,,",
+			"call,request_write_access,approved,bob,ok,once", "trust,full,set,bob,,", "session,agent default,created,,,",
 		}
 		want = append(want, more...)
 		slices.Sort(got)

@@ -123,9 +123,10 @@ const (
 	auditRule    = "rule"
 	auditToolset = "toolset"
 	auditSession = "session"
+	auditTurn    = "turn"
 	auditTimer   = "timer"
 	auditRun     = "run"
-	auditDamage  = "damage"
+	auditDamage  = messages.AuditDamage
 
 	auditAllowed = "allowed"
 	auditDenied  = "denied"
@@ -133,6 +134,7 @@ const (
 	auditPending = "pending"
 	auditSet     = "set"
 	auditRevoked = "revoked"
+	auditCreated = "created"
 	auditClosed  = "closed"
 	auditStarted = "started"
 	auditResumed = "resumed"
@@ -186,6 +188,8 @@ func (a *audited) about(e persistence.Entry, f proto.Message) {
 	switch x := f.(type) {
 	case *messages.SessionCreated:
 		a.ran = x.GetRunId() != ""
+		v := a.add(e, auditSession, "")
+		v.What, v.Agent, v.Decision, v.By = "agent "+x.GetAgent(), x.GetAgent(), auditCreated, x.GetBy()
 	case *messages.WorkspaceAttached:
 		v := a.add(e, auditTrust, "")
 		v.What, v.Workspace, v.Decision, v.Why = messages.TrustName(x.GetTrust()), x.GetUri(), auditSet, "attached"
@@ -246,6 +250,9 @@ func (a *audited) worker(e persistence.Entry, worker string, f proto.Message) {
 	case *messages.TimerCancelled:
 		v := a.add(e, auditTimer, worker)
 		v.What, v.Decision, v.By = x.GetTimerId(), conversation.DecisionName(messages.Decision_CANCELLED), x.GetBy()
+	case *messages.CancelRequested:
+		v := a.add(e, auditTurn, worker)
+		v.What, v.Decision, v.By = x.GetReason(), conversation.DecisionName(messages.Decision_CANCELLED), x.GetBy()
 	case *messages.ToolPlanned:
 		v := a.add(e, auditCall, worker)
 		v.ExecId, v.What, v.Workspace, v.ArgsHash, v.Why = x.GetExecId(), x.GetTool(), x.GetWorkspace(), x.GetArgsHash(), x.GetDecidedBy()

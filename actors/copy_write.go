@@ -25,6 +25,7 @@ type Copying struct {
 	Survey   *Survey
 	ID       string // of the copy; the session's own: every id stays
 	Model    string // of later generations; empty: as before
+	By       string // who asked for a fork
 	Fork     bool   // it remembers where it comes from, and its timers stay behind
 	Restrict bool   // folders are not trusted, whatever the records say
 	Reason   string // why what is open is closed
@@ -197,6 +198,7 @@ func (p *Copying) change(f proto.Message, r *messages.Record) bool {
 		x.RunId = "" // a copy has the conversations of a run, and not the run
 		if p.Fork {
 			r.AtUnixMs = p.svc.Now().UnixMilli()
+			x.By = p.By
 		}
 		if p.Model != "" {
 			x.Model = p.Model

@@ -29,7 +29,7 @@ func Fork(ctx context.Context, svc *Services, m *messages.ForkSession) (*message
 		return nil, fail
 	}
 	p := &Copying{
-		Source: src, Survey: v, ID: messages.NewID(messages.SessionPrefix), Model: m.GetModel(), Fork: true,
+		Source: src, Survey: v, ID: messages.NewID(messages.SessionPrefix), Model: m.GetModel(), By: m.GetBy(), Fork: true,
 		Reason: fmt.Sprintf("open when %s was forked at %d", v.Session, v.Cursor),
 	}
 	if p.Restrict, err = isRestricted(ctx, svc, v.Session); err != nil {

@@ -462,7 +462,7 @@ func (b *sessionBuilder) facts() (worker, session []proto.Message, fail *message
 	workerID := messages.NewID(messages.WorkerPrefix)
 	created := &messages.SessionCreated{
 		SessionId: m.GetSessionId(), Agent: profile.Name, Model: modelName, Tenant: m.GetTenant(),
-		Rules: m.GetRules(), NoInput: m.GetNoInput(), Persist: m.GetPersist(), Env: m.GetEnv(), Ask: m.GetAsk(),
+		Rules: m.GetRules(), NoInput: m.GetNoInput(), Persist: m.GetPersist(), Env: m.GetEnv(), Ask: m.GetAsk(), By: m.GetBy(),
 	}
 	if b := m.GetBudget().Within(b.svc.Budget); b.Bounds() {
 		created.Budget = b

@@ -1,8 +1,8 @@
 package gateway
 
 import (
+	"maps"
 	"net/http"
-	"strconv"
 
 	"github.com/troupe-dev/troupe/messages"
 )
@@ -51,23 +51,21 @@ func (a *api) showApproval(w http.ResponseWriter, r *http.Request) (answer, erro
 
 // audit tells who let what run.
 func (a *api) audit(_ http.ResponseWriter, r *http.Request) (answer, error) {
-	q, err := query(r, "session", "limit")
+	q, err := query(r, "session", "limit", "before")
 	if err != nil {
 		return answer{}, err
 	}
-	m := &messages.ListAudit{SessionId: q.Get("session")}
-	if text := q.Get("limit"); text != "" {
-		n, err := strconv.ParseInt(text, 10, 32)
-		if err != nil || n < 0 {
-			return answer{}, bad("limit %q is no number", text)
-		}
-		m.Limit = int32(n)
-	}
-	l, err := ask[*messages.Audit](r.Context(), a, m)
+	p, err := backwards(q)
 	if err != nil {
 		return answer{}, err
 	}
-	return answer{status: http.StatusOK, body: l.JSON(), header: trimmedHeader(l.GetTrimmed())}, nil
+	l, err := ask[*messages.Audit](r.Context(), a, &messages.ListAudit{SessionId: q.Get("session"), Limit: p.most()})
+	if err != nil {
+		return answer{}, err
+	}
+	header := p.cut(r, l)
+	maps.Copy(header, trimmedHeader(l.GetTrimmed()))
+	return answer{status: http.StatusOK, body: l.JSON(), header: header}, nil
 }
 
 // trimmedHeader says of a listing that its beginning is gone for good.

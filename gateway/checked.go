@@ -136,6 +136,7 @@ func (b *checked) permit(ctx context.Context, who Principal, m proto.Message) (p
 	case *messages.CreateSession:
 		return m, b.create(ctx, who, x)
 	case *messages.ForkSession:
+		x.By = who.Name
 		if err := modelOf(who, x.GetModel()); err != nil {
 			return nil, err
 		}
@@ -268,7 +269,7 @@ func from(who Principal, said string) string {
 
 // create looks at a wish for a session.
 func (b *checked) create(ctx context.Context, who Principal, m *messages.CreateSession) error {
-	m.Tenant = who.Tenant
+	m.Tenant, m.By = who.Tenant, who.Name
 	if id := m.GetSessionId(); id != "" {
 		// A session that is there is told to its own tenant; to another one its id is one that cannot be used.
 		if err := b.free(ctx, who, id); err != nil {

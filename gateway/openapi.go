@@ -132,7 +132,7 @@ func succeeded(r row, s *schemas) described {
 		return described{"description": "Done"}
 	}
 	out := described{"description": "The answer", "content": described{"application/json": described{"schema": s.of(r.out)}}}
-	if slices.Contains(r.query, "after") {
+	if slices.Contains(r.query, "limit") {
 		out["headers"] = described{"Link": described{"description": "The next page, while there is one: <address>; rel=\"next\"", "schema": described{"type": "string"}}}
 	}
 	return out

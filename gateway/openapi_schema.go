@@ -99,9 +99,22 @@ func (s *schemas) fields(t reflect.Type, properties described, required *[]strin
 		case name == "":
 			name = f.Name
 		}
-		properties[name] = s.ofType(f.Type)
+		properties[name] = among(s.ofType(f.Type), f.Tag.Get("enum"))
 		if !strings.Contains(options, "omitempty") && !strings.Contains(options, "omitzero") {
 			*required = append(*required, name)
 		}
 	}
+}
+
+// among says which words a text is one of, or each of a list of texts.
+func among(of described, words string) described {
+	if words == "" {
+		return of
+	}
+	if items, list := of["items"].(described); list {
+		items["enum"] = strings.Split(words, ",")
+	} else {
+		of["enum"] = strings.Split(words, ",")
+	}
+	return of
 }

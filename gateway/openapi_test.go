@@ -135,3 +135,16 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 		t.Errorf("only %d routes were checked", len(checked))
 	}
 }
+
+// TestTheDescriptionSaysWhichWordsThereAre, so that a client that is made of it has them.
+func TestTheDescriptionSaysWhichWordsThereAre(t *testing.T) {
+	s := serve(t, &backend{}, gateway.Options{})
+	_, text := s.do(t, "GET", "/openapi.json", "")
+	for _, want := range []string{
+		`"enum":["queue","steer","interrupt","reject"]`, `"enum":["approved","rejected","cancelled"]`, `"enum":["once","session","agent","always"]`, `"enum":["read","prompt","approve","admin"]`,
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %s", want)
+		}
+	}
+}

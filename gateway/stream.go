@@ -119,11 +119,11 @@ func (s *stream) problem(ctx context.Context, cause error) bool {
 func (s *stream) end(begin bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.timer.Stop()
 	if s.err == nil && (s.piece != nil || begin && !s.begun) {
 		_ = s.send(time.Now()) // it ends either way
 	}
 	s.ended = true
+	s.timer.Stop() // sending set it anew, and it would keep the answer until it goes off
 }
 
 // tick is what the timer does: it begins the stream, sends what is gathered, or says that the stream lives.

@@ -105,6 +105,9 @@ func TestWhatHappensTogetherIsSentTogetherAndWhatIsWaitedForAtOnce(t *testing.T)
 		tell("i")
 		s.end(true)
 		want("i") // an end loses nothing
+		if s.timer.Stop() {
+			t.Error("the stream has ended, and its timer keeps it")
+		}
 		<-time.After(5 * time.Second)
 		want("")
 	})

@@ -126,7 +126,7 @@ func (a *api) approvalRows() []row {
 		{pattern: "POST /api/approvals/{approval}/shown", scope: ScopeApprove, summary: "Say that somebody sees an approval, for as long as the request is open", in: messages.ShowJSON{}, serve: a.showApproval},
 		{pattern: "GET /api/rules", scope: ScopeRead, summary: "Rules that answers left behind", query: []string{"session"}, out: []messages.RuleJSON{}, serve: a.rules},
 		{pattern: "DELETE /api/rules/{rule}", scope: ScopeApprove, summary: "Take a rule back", query: []string{"by"}, serve: a.revoke},
-		{pattern: "GET /api/audit", scope: ScopeRead, summary: "Who let what run", query: []string{"session", "limit"}, out: []messages.AuditJSON{}, serve: a.audit},
+		{pattern: "GET /api/audit", scope: ScopeRead, summary: "Who let what run", query: []string{"session", "limit", "before"}, out: []messages.AuditJSON{}, serve: a.audit},
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 type TokenJSON struct {
 	ID        string   `json:"id"`    // its name
 	State     string   `json:"state"` // active | expired | revoked
-	Scopes    []string `json:"scopes"`
+	Scopes    []string `json:"scopes" enum:"read,prompt,approve,admin"`
 	Tenant    string   `json:"tenant,omitempty"` // absent: the default tenant
 	CreatedAt string   `json:"created_at,omitempty"`
 	ExpiresAt string   `json:"expires_at,omitempty"` // absent: never
@@ -22,7 +22,7 @@ type TokenJSON struct {
 type CreateTokenJSON struct {
 	Name      string   `json:"name"`
 	Hash      string   `json:"hash"` // SHA-256 of the secret, in hexadecimal digits
-	Scopes    []string `json:"scopes"`
+	Scopes    []string `json:"scopes" enum:"read,prompt,approve,admin"`
 	Tenant    string   `json:"tenant,omitempty"`
 	ExpiresAt string   `json:"expires_at,omitempty"`
 	By        string   `json:"by,omitempty"`

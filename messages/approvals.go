@@ -82,12 +82,12 @@ func (x *Approvals) JSON() []ApprovalJSON { return list(x.GetApprovals(), (*Appr
 
 // AnswerJSON is an answer to an approval.
 type AnswerJSON struct {
-	Decision  string `json:"decision"`            // approved | rejected | cancelled
-	Scope     string `json:"scope,omitempty"`     // once | session | agent | always
-	Rule      string `json:"rule,omitempty"`      // to be remembered, of those that the approval offers; absent: the exact one
-	Message   string `json:"message,omitempty"`   // for the model
-	Arguments string `json:"arguments,omitempty"` // a JSON object, as text, to run instead of the one that was asked with
-	ArgsHash  string `json:"args_hash,omitempty"` // hex, of what was shown: an answer to anything else is refused
+	Decision  string `json:"decision" enum:"approved,rejected,cancelled"`      // approved | rejected | cancelled
+	Scope     string `json:"scope,omitempty" enum:"once,session,agent,always"` // once | session | agent | always
+	Rule      string `json:"rule,omitempty"`                                   // to be remembered, of those that the approval offers; absent: the exact one
+	Message   string `json:"message,omitempty"`                                // for the model
+	Arguments string `json:"arguments,omitempty"`                              // a JSON object, as text, to run instead of the one that was asked with
+	ArgsHash  string `json:"args_hash,omitempty"`                              // hex, of what was shown: an answer to anything else is refused
 	By        string `json:"by,omitempty"`
 }
 

@@ -6,13 +6,13 @@ import "encoding/hex"
 type AuditJSON struct {
 	At         string `json:"at"`
 	Seq        uint64 `json:"seq,omitempty"` // of the session's events; absent: it is about more than one session
-	Kind       string `json:"kind"`          // call | trust | rule | toolset | session | timer | damage
+	Kind       string `json:"kind"`          // call | trust | rule | toolset | session | turn | timer | run | damage
 	Session    string `json:"session,omitempty"`
 	Worker     string `json:"worker,omitempty"`
 	Agent      string `json:"agent,omitempty"`
 	Turn       string `json:"turn,omitempty"`
 	ExecID     string `json:"exec_id,omitempty"`
-	What       string `json:"what"` // the tool, the level of trust, the rule, the names of the tools, why a session was closed, a timer's id, or what is damaged
+	What       string `json:"what"` // the tool, the level of trust, the rule, the names of the tools, which agent a session was created with and why it was closed, why a turn was cancelled, a timer's id, or what is damaged
 	Workspace  string `json:"workspace,omitempty"`
 	ArgsHash   string `json:"args_hash,omitempty"` // hex
 	Edited     bool   `json:"edited,omitempty"`    // the arguments are those of who answered
@@ -57,3 +57,6 @@ const TrimmedHeader = "Troupe-Trimmed"
 
 // JSON lists them; never null.
 func (x *Audit) JSON() []AuditJSON { return list(x.GetEntries(), (*AuditView).JSON) }
+
+// AuditDamage is the kind of an entry that says what of an audit cannot be read. Such entries are its last, whatever their time.
+const AuditDamage = "damage"

@@ -150,6 +150,7 @@ type CreateSession struct {
 	Run           *RunStarted            `protobuf:"bytes,94,opt,name=run,proto3" json:"run,omitempty"`                                        // the pipeline run that it is made for; it has no first worker then
 	Fields        string                 `protobuf:"bytes,20,opt,name=fields,proto3" json:"fields,omitempty"`                                  // a JSON schema: the fields of the primary workspace; empty: what the agent's profile says
 	Budget        *Budget                `protobuf:"bytes,100,opt,name=budget,proto3" json:"budget,omitempty"`                                 // of the session, with all its workers
+	By            string                 `protobuf:"bytes,144,opt,name=by,proto3" json:"by,omitempty"`                                         // set by the surface, for the audit
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -308,6 +309,13 @@ func (x *CreateSession) GetBudget() *Budget {
 		return x.Budget
 	}
 	return nil
+}
+
+func (x *CreateSession) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
 }
 
 // AddBudget gives a session more to spend; turns that wait for it go on. Reply: BudgetView, once it is durable.
@@ -7375,13 +7383,13 @@ type AuditView struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	AtUnixMs      int64                  `protobuf:"varint,1,opt,name=at_unix_ms,json=atUnixMs,proto3" json:"at_unix_ms,omitempty"` // when it was planned or changed
 	Cursor        uint64                 `protobuf:"varint,2,opt,name=cursor,proto3" json:"cursor,omitempty"`                       // of that record in its session; 0: it stands in the stream of the whole store, or of a run
-	Kind          string                 `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"`                            // call | trust | rule | toolset | session | timer | run | damage
+	Kind          string                 `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"`                            // call | trust | rule | toolset | session | turn | timer | run | damage
 	SessionId     string                 `protobuf:"bytes,4,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
 	WorkerId      string                 `protobuf:"bytes,5,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
 	Agent         string                 `protobuf:"bytes,6,opt,name=agent,proto3" json:"agent,omitempty"`
 	TurnId        string                 `protobuf:"bytes,7,opt,name=turn_id,json=turnId,proto3" json:"turn_id,omitempty"`
 	ExecId        string                 `protobuf:"bytes,8,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"`
-	What          string                 `protobuf:"bytes,9,opt,name=what,proto3" json:"what,omitempty"` // the tool, the level of trust, the rule, the names of the tools, why a session was closed, a timer's id, the name of a run's pipeline or the step that asked, or what is damaged
+	What          string                 `protobuf:"bytes,9,opt,name=what,proto3" json:"what,omitempty"` // the tool, the level of trust, the rule, the names of the tools, which agent a session was created with and why it was closed, why a turn was cancelled, a timer's id, the name of a run's pipeline or the step that asked, or what is damaged
 	Workspace     string                 `protobuf:"bytes,10,opt,name=workspace,proto3" json:"workspace,omitempty"`
 	ArgsHash      []byte                 `protobuf:"bytes,11,opt,name=args_hash,json=argsHash,proto3" json:"args_hash,omitempty"` // of the arguments; as they were approved, where a person changed them
 	Decision      string                 `protobuf:"bytes,12,opt,name=decision,proto3" json:"decision,omitempty"`                 // of a call: allowed | denied | not_asked | refused | pending | approved | rejected | cancelled | expired; of a question of a run: the choice; else: set | revoked | closed | cancelled | started | resumed | changed; of damage: unknown
@@ -12820,6 +12828,7 @@ type ForkSession struct {
 	SessionId     string                 `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
 	At            uint64                 `protobuf:"varint,2,opt,name=at,proto3" json:"at,omitempty"`      // session cursor of the last record that is copied; 0: the newest that can be read
 	Model         string                 `protobuf:"bytes,3,opt,name=model,proto3" json:"model,omitempty"` // of later generations; empty: as before
+	By            string                 `protobuf:"bytes,145,opt,name=by,proto3" json:"by,omitempty"`     // set by the surface, for the audit
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -12871,6 +12880,13 @@ func (x *ForkSession) GetAt() uint64 {
 func (x *ForkSession) GetModel() string {
 	if x != nil {
 		return x.Model
+	}
+	return ""
+}
+
+func (x *ForkSession) GetBy() string {
+	if x != nil {
+		return x.By
 	}
 	return ""
 }
@@ -13586,7 +13602,7 @@ var File_command_proto protoreflect.FileDescriptor
 
 const file_command_proto_rawDesc = "" +
 	"\n" +
-	"\rcommand.proto\x12\ttroupe.v1\x1a\fcommon.proto\x1a\vevent.proto\x1a\rsession.proto\x1a\fworker.proto\x1a\x0epipeline.proto\"\xef\x04\n" +
+	"\rcommand.proto\x12\ttroupe.v1\x1a\fcommon.proto\x1a\vevent.proto\x1a\rsession.proto\x1a\fworker.proto\x1a\x0epipeline.proto\"\x80\x05\n" +
 	"\rCreateSession\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x14\n" +
@@ -13610,7 +13626,8 @@ const file_command_proto_rawDesc = "" +
 	"\x03ask\x18\x0f \x01(\bR\x03ask\x12'\n" +
 	"\x03run\x18^ \x01(\v2\x15.troupe.v1.RunStartedR\x03run\x12\x16\n" +
 	"\x06fields\x18\x14 \x01(\tR\x06fields\x12)\n" +
-	"\x06budget\x18d \x01(\v2\x11.troupe.v1.BudgetR\x06budget\"r\n" +
+	"\x06budget\x18d \x01(\v2\x11.troupe.v1.BudgetR\x06budget\x12\x0f\n" +
+	"\x02by\x18\x90\x01 \x01(\tR\x02by\"r\n" +
 	"\tAddBudget\x12$\n" +
 	"\x03add\x18\x01 \x01(\v2\x12.troupe.v1.AmountsR\x03add\x12\x0e\n" +
 	"\x02by\x18\x02 \x01(\tR\x02by\x12\x1b\n" +
@@ -14665,12 +14682,13 @@ const file_command_proto_rawDesc = "" +
 	"\n" +
 	"ListDamage\"8\n" +
 	"\x06Damage\x12.\n" +
-	"\bfindings\x18\x01 \x03(\v2\x12.troupe.v1.FindingR\bfindings\"R\n" +
+	"\bfindings\x18\x01 \x03(\v2\x12.troupe.v1.FindingR\bfindings\"c\n" +
 	"\vForkSession\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x0e\n" +
 	"\x02at\x18\x02 \x01(\x04R\x02at\x12\x14\n" +
-	"\x05model\x18\x03 \x01(\tR\x05model\"\xd8\x01\n" +
+	"\x05model\x18\x03 \x01(\tR\x05model\x12\x0f\n" +
+	"\x02by\x18\x91\x01 \x01(\tR\x02by\"\xd8\x01\n" +
 	"\x06Forked\x120\n" +
 	"\asession\x18\x01 \x01(\v2\x16.troupe.v1.SessionViewR\asession\x12\x16\n" +
 	"\x06origin\x18\x02 \x01(\tR\x06origin\x12\x0e\n" +

@@ -4,6 +4,7 @@ package messages
 type ForkJSON struct {
 	At    *uint64 `json:"at,omitempty"` // session cursor, from 1; left out: the newest
 	Model string  `json:"model,omitempty"`
+	By    string  `json:"by,omitempty"` // who asks; a token's name counts more
 }
 
 // ForkedJSON is the new session.
@@ -48,7 +49,7 @@ type ModeJSON struct {
 
 // Proto is what is asked for.
 func (j *ForkJSON) Proto(session string) (*ForkSession, error) {
-	m := &ForkSession{SessionId: session, Model: j.Model}
+	m := &ForkSession{SessionId: session, Model: j.Model, By: j.By}
 	if j.At != nil {
 		if *j.At == 0 {
 			return nil, Fail(CodeBadRequest, "record 0 cannot be forked: records are counted from 1", "leave it out for the newest")
@@ -60,7 +61,7 @@ func (j *ForkJSON) Proto(session string) (*ForkSession, error) {
 
 // ForkFrom is the body that asks for a fork.
 func ForkFrom(m *ForkSession) ForkJSON {
-	j := ForkJSON{Model: m.GetModel()}
+	j := ForkJSON{Model: m.GetModel(), By: m.GetBy()}
 	if at := m.GetAt(); at != 0 {
 		j.At = &at
 	}

@@ -27,10 +27,10 @@ type CreateJSON struct {
 	Workspaces []AttachJSON `json:"workspaces,omitempty"` // the first is primary unless one says so
 	Env        []EnvVarJSON `json:"env,omitempty"`
 	Rules      []string     `json:"rules,omitempty"`
-	NoInput    bool         `json:"no_input,omitempty"` // nobody answers: every question is a denial
-	Ask        *bool        `json:"ask,omitempty"`      // calls that need an approval wait for an answer (default, unless no_input); false: they are denied
-	Persist    string       `json:"persist,omitempty"`  // message (default) | task | manual
-	Input      *InputJSON   `json:"input,omitempty"`    // accepted in the same append
+	NoInput    bool         `json:"no_input,omitempty"`                           // nobody answers: every question is a denial
+	Ask        *bool        `json:"ask,omitempty"`                                // calls that need an approval wait for an answer (default, unless no_input); false: they are denied
+	Persist    string       `json:"persist,omitempty" enum:"message,task,manual"` // message (default) | task | manual
+	Input      *InputJSON   `json:"input,omitempty"`                              // accepted in the same append
 
 	Budget *BudgetJSON `json:"budget,omitempty"` // of the session with all its workers; the server's own bounds it, too
 
@@ -40,18 +40,20 @@ type CreateJSON struct {
 	Copied []ExchangeJSON `json:"copied,omitempty"` // its turns, by value
 
 	Run json.RawMessage `json:"run,omitempty"` // a RunStarted: the pipeline run that it is made for
+
+	By string `json:"by,omitempty"` // who asks; a token's name counts more
 }
 
 // AttachJSON asks for one workspace.
 type AttachJSON struct {
 	URI     string `json:"uri"` // canonical address
 	Name    string `json:"name,omitempty"`
-	Trust   string `json:"trust,omitempty"` // full | restricted; empty: restricted
+	Trust   string `json:"trust,omitempty" enum:"full,restricted"` // full | restricted; empty: restricted
 	Primary bool   `json:"primary,omitempty"`
 
-	Tools   []string `json:"tools,omitempty"`   // what it offers; none: every tool
-	Isolate bool     `json:"isolate,omitempty"` // of a folder: work in a copy of it
-	Mode    string   `json:"mode,omitempty"`    // local | container; empty: as configured
+	Tools   []string `json:"tools,omitempty"`                       // what it offers; none: every tool
+	Isolate bool     `json:"isolate,omitempty"`                     // of a folder: work in a copy of it
+	Mode    string   `json:"mode,omitempty" enum:"local,container"` // local | container; empty: as configured
 }
 
 // Proto is the workspace that is asked for.
@@ -81,9 +83,9 @@ type InputJSON struct {
 	Text    string     `json:"text,omitempty"`
 	Files   []FileJSON `json:"files,omitempty"`
 	Parts   []PartJSON `json:"parts,omitempty"`
-	Mode    string     `json:"mode,omitempty"`   // queue | steer | interrupt | reject; empty: queue
-	From    string     `json:"from,omitempty"`   // who sends it, for the record
-	People  string     `json:"people,omitempty"` // asked | nobody: whether what its turn asks can be answered; empty: as the session was made
+	Mode    string     `json:"mode,omitempty" enum:"queue,steer,interrupt,reject"` // queue | steer | interrupt | reject; empty: queue
+	From    string     `json:"from,omitempty"`                                     // who sends it, for the record
+	People  string     `json:"people,omitempty"`                                   // asked | nobody: whether what its turn asks can be answered; empty: as the session was made
 }
 
 // FileJSON is a file given along with an input, as text.
@@ -183,7 +185,7 @@ func (j *CreateJSON) asks() bool {
 // Proto is what is asked for.
 func (j *CreateJSON) Proto() (*CreateSession, error) {
 	m := &CreateSession{
-		SessionId: j.ID, Agent: j.Agent, Model: j.Model, System: j.System, ProjectId: j.Project, Rules: j.Rules, NoInput: j.NoInput, Ask: j.asks(),
+		SessionId: j.ID, Agent: j.Agent, Model: j.Model, System: j.System, ProjectId: j.Project, Rules: j.Rules, NoInput: j.NoInput, Ask: j.asks(), By: j.By,
 		Env: convert(j.Env, func(v EnvVarJSON) *EnvVar { return &EnvVar{Name: v.Name, Value: v.Value} }), Fields: schemaText(j.Fields),
 	}
 	for _, w := range j.Workspaces {
@@ -230,7 +232,7 @@ func CreateFrom(m *CreateSession) (*CreateJSON, error) {
 	}
 	j := &CreateJSON{
 		ID: m.GetSessionId(), Agent: m.GetAgent(), Model: m.GetModel(), System: m.GetSystem(), Project: m.GetProjectId(),
-		Rules: m.GetRules(), NoInput: m.GetNoInput(), Ask: new(m.GetAsk()),
+		Rules: m.GetRules(), NoInput: m.GetNoInput(), Ask: new(m.GetAsk()), By: m.GetBy(),
 		Env:        convert(m.GetEnv(), func(v *EnvVar) EnvVarJSON { return EnvVarJSON{v.GetName(), v.GetValue()} }),
 		Workspaces: convert(m.GetWorkspaces(), AttachFrom), Budget: m.GetBudget().JSON(),
 	}

@@ -5,10 +5,10 @@ type RuleJSON struct {
 	ID        string `json:"id"`
 	State     string `json:"state"` // in_force
 	Rule      string `json:"rule"`
-	Scope     string `json:"scope"`             // session | agent | always
-	Workspace string `json:"workspace"`         // in which it counts
-	Agent     string `json:"agent,omitempty"`   // with scope agent: whose calls it is about
-	Session   string `json:"session,omitempty"` // with scope session: where it counts; else whose call it was
+	Scope     string `json:"scope" enum:"session,agent,always"` // session | agent | always
+	Workspace string `json:"workspace"`                         // in which it counts
+	Agent     string `json:"agent,omitempty"`                   // with scope agent: whose calls it is about
+	Session   string `json:"session,omitempty"`                 // with scope session: where it counts; else whose call it was
 	By        string `json:"by,omitempty"`
 	Approval  string `json:"approval,omitempty"`
 	At        string `json:"at"`

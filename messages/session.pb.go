@@ -626,6 +626,7 @@ type SessionCreated struct {
 	Ask           bool                   `protobuf:"varint,11,opt,name=ask,proto3" json:"ask,omitempty"`                 // calls that need an approval wait for an answer
 	Budget        *Budget                `protobuf:"bytes,91,opt,name=budget,proto3" json:"budget,omitempty"`            // none: what it spends is counted, and not bounded
 	RunId         string                 `protobuf:"bytes,71,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"` // the pipeline run that it was made for; empty: none
+	By            string                 `protobuf:"bytes,143,opt,name=by,proto3" json:"by,omitempty"`                   // whose token asked for it; empty: the owner's own, or it was made before that was kept
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -747,6 +748,13 @@ func (x *SessionCreated) GetBudget() *Budget {
 func (x *SessionCreated) GetRunId() string {
 	if x != nil {
 		return x.RunId
+	}
+	return ""
+}
+
+func (x *SessionCreated) GetBy() string {
+	if x != nil {
+		return x.By
 	}
 	return ""
 }
@@ -4005,7 +4013,7 @@ const file_session_proto_rawDesc = "" +
 	"\x03set\x18\x02 \x01(\v2\x13.troupe.v1.FieldSetR\x03set\"1\n" +
 	"\x10VariablesChanged\x12\x1d\n" +
 	"\n" +
-	"project_id\x18\x01 \x01(\tR\tprojectId\"\x89\x03\n" +
+	"project_id\x18\x01 \x01(\tR\tprojectId\"\x9a\x03\n" +
 	"\x0eSessionCreated\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x14\n" +
@@ -4022,7 +4030,8 @@ const file_session_proto_rawDesc = "" +
 	" \x03(\v2\x11.troupe.v1.EnvVarR\x03env\x12\x10\n" +
 	"\x03ask\x18\v \x01(\bR\x03ask\x12)\n" +
 	"\x06budget\x18[ \x01(\v2\x11.troupe.v1.BudgetR\x06budget\x12\x15\n" +
-	"\x06run_id\x18G \x01(\tR\x05runId\"\x97\x03\n" +
+	"\x06run_id\x18G \x01(\tR\x05runId\x12\x0f\n" +
+	"\x02by\x18\x8f\x01 \x01(\tR\x02by\"\x97\x03\n" +
 	"\x11WorkspaceAttached\x12\x10\n" +
 	"\x03uri\x18\x01 \x01(\tR\x03uri\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x14\n" +
