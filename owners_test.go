@@ -119,6 +119,19 @@ func TestACallTravelsToTheOwnerOfItsWorkspaceAndTheTurnGoesOn(t *testing.T) {
 	other := &messages.ConnectOwner{SessionId: s.ID(), Uri: "macbook-pro:~/dev/monad", Client: "another program"}
 	_, _, err = rt.ConnectOwner(ctx, other, x)
 	wantCode(t, "a place that is taken", err, messages.CodeConflict)
+	if _, _, err := rt.ConnectOwner(ctx, &messages.ConnectOwner{SessionId: s.ID(), Uri: other.GetUri(), Client: "another program", Steal: true}, x); err != nil {
+		t.Fatal(err)
+	}
+	other.Client = "" // who does not say who it is, is nobody's later connection, its own neither
+	_, _, err = rt.ConnectOwner(ctx, other, x)
+	wantCode(t, "a place that is taken, by nobody", err, messages.CodeConflict)
+	nameless := &messages.ConnectOwner{SessionId: s.ID(), Uri: other.GetUri(), Steal: true}
+	if _, _, err := rt.ConnectOwner(ctx, nameless, x); err != nil {
+		t.Fatal(err)
+	}
+	_, _, err = rt.ConnectOwner(ctx, other, x)
+	wantCode(t, "a place that nobody has taken", err, messages.CodeConflict)
+	other.Client = "another program"
 	other.Uri = "macbook-pro:~/nowhere"
 	_, _, err = rt.ConnectOwner(ctx, other, x)
 	wantCode(t, "what is not attached", err, messages.CodeNoWorkspace)

@@ -219,7 +219,12 @@ func TestOnlyAnOwnerThatShowsPreviewsIsAskedForOne(t *testing.T) {
 
 func TestASignOfLifeIsShortenedAndCountsFromItsOwner(t *testing.T) {
 	b := takesOwners()
-	ws, owner := ownerOf(t, b, "")
+	base := serve(t, b, gateway.Options{})
+	ws, other := socketTo(t, base), socketTo(t, base)
+	say(t, ws, `{"type":"hello","version":1,"client":"me"}`, ownsX)
+	hear(t, ws, `"type":"hello"`)
+	hear(t, ws, `"epoch":7`)
+	owner := <-b.owners
 	seen := make(chan *messages.Progress, 2)
 	done := deliver(t.Context(), owner, &messages.Execute{ExecId: "e", Tool: "t"}, func(p *messages.Progress) { seen <- p })
 	hear(t, ws, `"call_id":"e"`)
@@ -227,6 +232,8 @@ func TestASignOfLifeIsShortenedAndCountsFromItsOwner(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	say(t, other, `{"type":"progress","call_id":"e","done":8}`, `{"type":"ping","id":"p"}`)
+	hear(t, other, `"pong":true`) // it was read, and is another connection's call
 	say(t, ws, `{"type":"progress","call_id":"another","done":9}`, `{"type":"progress","call_id":"e","done":1,"total":2,"unit":"`+strings.Repeat("u", 99)+`","text":`+string(text)+`}`)
 	if p := <-seen; p.GetDone() != 1 || p.GetTotal() != 2 || len(p.GetUnit()) != 32 || len(p.GetText()) != 4096 {
 		t.Errorf("%d of %d, a unit of %d bytes, a text of %d", p.GetDone(), p.GetTotal(), len(p.GetUnit()), len(p.GetText()))
