@@ -62,18 +62,32 @@ type seat struct {
 // that another program has is refused unless it is to be stolen; a program replaces its own connections. What was settled last is said
 // again: it may have been lost with the connection before, or said to nobody, and would stay in the owner's ledger.
 func (o *Owners) Connect(p Place, owner Owner, client string, steal bool) (epoch uint64, leave func(forGood bool), fail *messages.Failure) {
-	epoch, leave, told, fail := o.connect(p, owner, client, steal)
+	epoch, leave, told, fail, robbed := o.connect(p, owner, client, steal)
+	if robbed != nil {
+		robbed.Taken(p.Session, p.URI)
+	}
 	for _, t := range told {
 		owner.Settle(t.exec, t.attempt)
 	}
 	return epoch, leave, fail
 }
 
-func (o *Owners) connect(p Place, owner Owner, client string, steal bool) (epoch uint64, leave func(forGood bool), told []settlement, fail *messages.Failure) {
+// Robbed is an Owner that is told when another program has taken its place: no call comes to it any more.
+type Robbed = interface{ Taken(session, uri string) }
+
+func (o *Owners) connect(p Place, owner Owner, client string, steal bool) (epoch uint64, leave func(forGood bool), told []settlement, fail *messages.Failure, robbed Robbed) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if has := o.seats[p]; has != nil && has.owner != nil && !steal && (client == "" || has.client != client) {
-		return 0, nil, nil, messages.Fail(messages.CodeConflict, fmt.Sprintf("workspace %s of session %s has a connected owner already", p.URI, p.Session), "end that one, or steal its place")
+	has := o.seats[p]
+	taken := has != nil && has.owner != nil && (client == "" || has.client != client)
+	if taken && !steal {
+		return 0, nil, nil, messages.Fail(messages.CodeConflict, fmt.Sprintf("workspace %s of session %s has a connected owner already", p.URI, p.Session), "end that one, or steal its place"), nil
+	}
+	if taken {
+		robbed, _ = has.owner.(Robbed)
+		if again, _ := owner.(Robbed); again == robbed { // it asks once more
+			robbed = nil
+		}
 	}
 	o.epoch++
 	s := &seat{owner: owner, client: client, epoch: o.epoch}
@@ -88,7 +102,7 @@ func (o *Owners) connect(p Place, owner Owner, client string, steal bool) (epoch
 				delete(o.told, p) // a ledger that comes later is another one
 			}
 		}
-	}, slices.Clone(o.told[p]), nil
+	}, slices.Clone(o.told[p]), nil, robbed
 }
 
 // put replaces a seat. The lock is held.

@@ -194,6 +194,16 @@ func (c *conn) leave(p place) {
 	c.send(&messages.AttachFrame{Session: p.session, Workspace: p.uri, Leave: true})
 }
 
+// Taken says that another program has a place now: nothing more comes to this one, and nothing that it says of the place is heard.
+func (c *conn) Taken(session, uri string) {
+	p := place{session, uri}
+	c.mu.Lock()
+	delete(c.owned, p)
+	delete(c.epochs, p)
+	c.mu.Unlock()
+	c.refuse(&messages.ErrorFrame{About: messages.FrameAttach, Session: session}, messages.Fail(messages.CodeConflict, "another program has taken the workspace "+uri+" of session "+session, "take it back with steal"))
+}
+
 // leaveAll gives every place back: the client may come back for them.
 func (c *conn) leaveAll() {
 	c.mu.Lock()

@@ -324,3 +324,23 @@ func TestNotesOfJobsThatNobodyAsksForAreForgotten(t *testing.T) {
 		}
 	}
 }
+
+// A place can also be taken by a program that has another ledger, as on a machine of the same name.
+func TestAProgramWhosePlaceWasTakenSaysSoAndEnds(t *testing.T) {
+	j := newJobbed(t)
+	first := j.share(j.session, j.s.url, "--trust", "full")
+	id := j.leave(beats)
+	j.beatsOn()
+	j.env = append(j.env, "XDG_STATE_HOME="+t.TempDir()) // of another machine
+	second := j.share(j.session, j.s.url, "--trust", "full", "--steal")
+	if code, _ := first.wait(); code == 0 || !strings.Contains(first.stderr.String(), "another program has taken the workspace lap:") || !strings.Contains(first.stderr.String(), "troupe: job "+id) {
+		t.Errorf("the first one ended with %d: %s", code, first.stderr.String())
+	}
+	j.quiet()
+	j.shows(id, "[interrupted: its machine knows nothing of it any more")
+	if got := j.call("exec", map[string]any{"command": "echo mine", "workspace_id": "lap"}); got.Content != "mine\n" {
+		t.Errorf("then: %+v", got)
+	}
+	second.signal(syscall.SIGINT)
+	_, _ = second.wait()
+}

@@ -175,6 +175,9 @@ func TestAResultIsTakenOnceAndFromTheConnectionThatHasTheCall(t *testing.T) {
 	id = w.hear("tool_call")["call_id"]
 	thief.say(strings.Replace(attach, `"name"`, `"steal":true,"name"`, 1))
 	thief.hear("attach")
+	if f := w.hear("error"); f["code"] != "conflict" || f["about"] != "attach" || f["session"] != s.GetId() {
+		t.Errorf("who had the place is told %v", f)
+	}
 	if again := thief.hear("tool_call")["call_id"]; again != id {
 		t.Errorf("the call came again as %v, not as %v", again, id)
 	}
