@@ -213,6 +213,22 @@ func TestAnOwnersJobKeepsItsWorkspaceUntilItsEndIsTold(t *testing.T) {
 	}
 }
 
+// An owner that leaves says how its calls ended, and then that it leaves: that is heard, whichever of both is dealt with first.
+func TestWhatAnOwnerSaysBeforeItLeavesIsHeard(t *testing.T) {
+	rt, ctx := runtimeOf(t, troupe.Options{Model: echo()})
+	s := lapSession(ctx, t, rt)
+	o := newLeaver()
+	var leave func(bool)
+	o.answer = func(m *messages.Execute) *messages.ToolReply {
+		leave(true)
+		return &messages.ToolReply{ExecId: m.GetExecId(), Status: messages.ToolFinished_OK, Content: "the last word"}
+	}
+	_, leave = joined(ctx, t, rt, s, o)
+	if r := callsThere(ctx, t, s, "exec", map[string]any{"command": "true", "workspace_id": "laptop"}); r.GetContent() != "the last word" {
+		t.Errorf("%v", r)
+	}
+}
+
 func TestJobsOfAnOwnerThatDoesNotComeBackAreOfUnknownOutcome(t *testing.T) {
 	for what, forGood := range map[string]bool{"lost": false, "left": true} {
 		rt, ctx := runtimeOf(t, troupe.Options{Model: echo(), Limits: troupe.Limits{Owner: 50 * time.Millisecond}})

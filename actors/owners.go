@@ -51,7 +51,7 @@ const maxTold = 64
 type seat struct {
 	owner   Owner // nil: nobody is connected
 	client  string
-	epoch   uint64
+	epoch   uint64             // where nobody is connected: of who was last
 	gone    bool               // the owner has said that it does not come back
 	lost    context.CancelFunc // ends what waits for this connection
 	ctx     context.Context    //nolint:containedctx // as long as the connection
@@ -97,7 +97,7 @@ func (o *Owners) connect(p Place, owner Owner, client string, steal bool) (epoch
 		o.mu.Lock()
 		defer o.mu.Unlock()
 		if o.seats[p] == s { // else somebody has taken the place already
-			o.put(p, &seat{gone: forGood})
+			o.put(p, &seat{gone: forGood, epoch: s.epoch})
 			if forGood {
 				delete(o.told, p) // a ledger that comes later is another one
 			}
@@ -129,6 +129,12 @@ func (o *Owners) at(p Place) *seat {
 		o.put(p, &seat{})
 	}
 	return o.seats[p]
+}
+
+// hears says whether a result counts that came by a connection: it has the place, or has left it for good just now: who leaves says first how its calls ended.
+func (o *Owners) hears(p Place, s *seat) bool {
+	now := o.at(p)
+	return now == s || now.owner == nil && now.gone && now.epoch == s.epoch
 }
 
 // Connected says whether the owner of a place is there.

@@ -117,7 +117,7 @@ func (r *run) deliver(ctx context.Context) *messages.ToolReply {
 		switch {
 		case ctx.Err() != nil && err != nil:
 			return r.ownerLost(ctx)
-		case err == nil && owners.at(place) == s:
+		case err == nil && owners.hears(place, s):
 			return r.owned(reply)
 		case owners.at(place) == s: // it failed, and has not been replaced
 			if !waitFor(ctx, s.changed, grace) {
