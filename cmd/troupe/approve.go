@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -165,6 +166,9 @@ func approvalText(v *messages.ApprovalView) string {
 	}
 	for line := range strings.Lines(strings.TrimRight(v.GetPreview(), "\n")) {
 		b.WriteString("\n  " + visible(strings.TrimRight(line, "\n")))
+	}
+	if at := v.GetExpiresAtUnixMs(); at > 0 {
+		fmt.Fprintf(&b, "\n  unanswered it is refused in %s, at %s", left(time.Until(time.UnixMilli(at))), messages.FormatTime(at))
 	}
 	return b.String()
 }

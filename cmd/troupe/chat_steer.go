@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"strings"
-	"sync"
 
 	"github.com/troupe-dev/troupe/messages"
 )
@@ -27,22 +26,19 @@ func (c *chat) steering(ctx context.Context, h *house, r *runner) (end func()) {
 	listening, stop := context.WithCancel(ctx)
 	r.joiners = make(map[string]bool)
 	var sent []*runner
-	var listener sync.WaitGroup
-	listener.Go(func() {
-		c.in.in.listening(listening, func(line string) bool {
-			word, text, _ := strings.Cut(strings.TrimSpace(line), " ")
-			if word != steerWord {
-				return false
-			}
-			if one := c.tell(ctx, h, strings.TrimSpace(text)); one != nil {
-				sent = append(sent, one)
-			}
-			return true
-		})
+	over := c.in.in.listening(listening, func(line string) bool {
+		word, text, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if word != steerWord {
+			return false
+		}
+		if one := c.tell(ctx, h, strings.TrimSpace(text)); one != nil {
+			sent = append(sent, one)
+		}
+		return true
 	})
 	return func() {
 		stop()
-		listener.Wait()
+		over()
 		for _, one := range sent {
 			if !r.joiners[one.input] {
 				c.late = append(c.late, one)

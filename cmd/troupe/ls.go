@@ -193,37 +193,6 @@ What a damaged journal held is named on stderr, and the exit code is 2 then: the
 	return cmd
 }
 
-func newListApprovals(a *app) *cobra.Command {
-	l := &listing{
-		head:  []string{"APPROVAL", "STATE", "TOOL", "ASKS", "AT", "WORKER", "SESSION"},
-		empty: "nothing waits for an approval",
-	}
-	cmd := formats(&cobra.Command{
-		Use:   "approvals",
-		Short: "List the calls that wait for an approval",
-		Args:  exactly(),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return l.print(cmd.Context(), a, func(ctx context.Context, n node) (any, [][]string, error) {
-				found, err := ask[*messages.Approvals](ctx, n, &messages.ListApprovals{SessionId: l.session})
-				if err != nil {
-					return nil, nil, err
-				}
-				rows := [][]string{}
-				for _, v := range found.JSON() {
-					what := summary(v.Arguments)
-					if v.Kind == "command" {
-						what = v.Preview
-					}
-					rows = append(rows, []string{v.ID, v.State, v.Tool, oneLine(what, 60), v.At, v.Worker, v.Session})
-				}
-				return found.JSON(), rows, nil
-			})
-		},
-	}, "table", "json", "yaml")
-	cmd.Flags().StringVarP(&l.session, "session", "s", "", "only those of the session `ID`")
-	return cmd
-}
-
 // oneOf refuses a word that is not among the known ones. "" is none.
 func oneOf(flag, word string, known []string) error {
 	for _, k := range known {

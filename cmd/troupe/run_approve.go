@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/troupe-dev/troupe/messages"
@@ -79,16 +81,22 @@ const emptyAnswers = 3
 func (r *runner) askPerson(ctx context.Context, h *house, v *messages.ApprovalView) bool {
 	r.a.note("%s", approvalText(v))
 	asking, stop := context.WithCancel(ctx)
+	var counting sync.WaitGroup
+	defer counting.Wait()
 	defer stop()
 	go r.untilAnswered(asking, h, v, stop) // somebody else may be quicker
 	choices, keys := remember(v)
 	for _, line := range choices {
 		r.a.note("%s", line)
 	}
+	prompt := "Run it? [y: approve" + keys + "; n: reject; c: cancel the turn] "
+	counting.Go(func() { r.countDown(asking, v, prompt) })
 	for empty := 0; empty < emptyAnswers; {
-		line, err := r.lines.next(asking, r.a, "Run it? [y: approve"+keys+"; n: reject; c: cancel the turn] ")
+		line, err := r.lines.next(asking, r.a, prompt)
 		if err != nil {
-			if ctx.Err() == nil {
+			if at := v.GetExpiresAtUnixMs(); ctx.Err() == nil && at > 0 && time.Now().UnixMilli() >= at {
+				r.a.note("\ntroupe: nobody answered in time: it is refused")
+			} else if ctx.Err() == nil {
 				r.a.note("\ntroupe: it was answered elsewhere")
 			} else {
 				r.a.note("") // the prompt's line has no end
@@ -127,6 +135,29 @@ func (r *runner) askPerson(ctx context.Context, h *house, v *messages.ApprovalVi
 		return true
 	}
 	return false
+}
+
+// countDown says what time is left for an answer, again and again and more often towards the end, and then puts the question again.
+func (r *runner) countDown(ctx context.Context, v *messages.ApprovalView, prompt string) {
+	if v.GetExpiresAtUnixMs() == 0 {
+		return // it waits for ever
+	}
+	until := time.UnixMilli(v.GetExpiresAtUnixMs())
+	for _, mark := range []time.Duration{time.Hour, 10 * time.Minute, 5 * time.Minute, time.Minute, 30 * time.Second, 10 * time.Second, 5 * time.Second} {
+		wait := time.Until(until.Add(-mark))
+		if wait <= 0 {
+			continue
+		}
+		soon := time.NewTimer(wait)
+		select {
+		case <-soon.C:
+			r.a.note("\ntroupe: %s left to answer", mark)
+			_, _ = io.WriteString(r.a.err, prompt) // as a note
+		case <-ctx.Done():
+			soon.Stop()
+			return
+		}
+	}
 }
 
 // untilAnswered calls stop when an approval waits no longer. Until then others are told that it is shown here.

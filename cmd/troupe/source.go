@@ -45,12 +45,19 @@ func (s *source) forget() {
 	}
 }
 
-// listening reads lines until ctx ends. A question that is put meanwhile gets the next one, else it goes to take; those that take does not want are
-// there afterwards, for whoever reads next.
-func (s *source) listening(ctx context.Context, take func(line string) bool) {
+// listening reads lines beside its caller until ctx ends, which over waits for. A question that is put from now on gets the next one, else it goes to
+// take; those that take does not want are there afterwards, for whoever reads next.
+func (s *source) listening(ctx context.Context, take func(line string) bool) (over func()) {
 	s.mu.Lock()
-	s.listen = true
+	s.listen = true // before anybody else may read
 	s.mu.Unlock()
+	var listener sync.WaitGroup
+	listener.Go(func() { s.hear(ctx, take) })
+	return listener.Wait
+}
+
+// hear is who listens.
+func (s *source) hear(ctx context.Context, take func(line string) bool) {
 	for {
 		line, err := s.line(ctx, maxPrompt)
 		if err != nil {
@@ -89,6 +96,13 @@ func (s *source) ask() chan string {
 	}
 	s.asked = make(chan string, 1)
 	return s.asked
+}
+
+// unask wants no line any more.
+func (s *source) unask() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asked = nil
 }
 
 // Read waits without end: most want fill.
@@ -162,6 +176,7 @@ func (s *source) line(ctx context.Context, most int) (string, error) {
 func (s *source) answer(ctx context.Context, question func() error) (string, error) {
 	asked := s.ask() // before it is put: who answers may be quick
 	if err := question(); err != nil {
+		s.unask()
 		return "", err
 	}
 	if asked != nil {
@@ -169,9 +184,7 @@ func (s *source) answer(ctx context.Context, question func() error) (string, err
 		case line := <-asked:
 			return line, nil
 		case <-ctx.Done():
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			s.asked = nil
+			s.unask()
 			return "", ctx.Err()
 		}
 	}

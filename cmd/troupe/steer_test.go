@@ -165,14 +165,19 @@ func TestAQuestionGetsTheNextLineOfWhoListens(t *testing.T) {
 	in, person := io.Pipe()
 	s := &source{in: in}
 	ctx, stop := context.WithCancel(t.Context())
-	taken, over := make(chan string, 1), make(chan bool)
-	go func() {
-		defer close(over)
-		s.listening(ctx, func(line string) bool {
-			taken <- line
-			return strings.HasPrefix(line, "/")
-		})
-	}()
+	taken := make(chan string, 1)
+	over := s.listening(ctx, func(line string) bool {
+		taken <- line
+		return strings.HasPrefix(line, "/")
+	})
+	if s.ask() == nil { // one that is put at once does not read beside who listens
+		t.Error("nobody listens yet")
+	}
+	s.unask()
+	failed := errors.New("the terminal is gone")
+	if _, err := s.answer(ctx, func() error { return failed }); !errors.Is(err, failed) {
+		t.Errorf("a question that could not be put: %v", err)
+	}
 	types := func(line string) {
 		if _, err := io.WriteString(person, line+"\n"); err != nil {
 			t.Error(err)
@@ -196,7 +201,7 @@ func TestAQuestionGetsTheNextLineOfWhoListens(t *testing.T) {
 	types("the next prompt")
 	<-taken
 	stop()
-	<-over
+	over()
 	if line, err := s.line(t.Context(), 100); line != "the next prompt" || err != nil {
 		t.Errorf("left is %q, %v", line, err)
 	}

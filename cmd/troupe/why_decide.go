@@ -172,7 +172,7 @@ func (j whyJSON) approval(f *whyFacts, v *messages.ApprovalJSON) whyJSON {
 		seen = "it is shown to " + strings.Join(j.For.Shown, ", ")
 	}
 	if v.ExpiresAt != "" {
-		seen += ", and expires " + v.ExpiresAt
+		seen += fmt.Sprintf(", and expires %s (%s)", v.ExpiresAt, expiresIn(v.ExpiresAt, f.now))
 	}
 	if strings.HasPrefix(v.Worker, messages.RunPrefix) {
 		return j.say(f, "step %[2]s of the pipeline asks a person%[1]s: %[3]s; %[4]s; answer with: %[5]s --reason CHOICE (or deny)", v.ExecID, oneLine(v.Preview, 200), seen, j.For.Command)
