@@ -183,6 +183,7 @@ func tokensEnd(browser context.Context, t *testing.T) {
 	x.typeInto("form.login input", "first\r")
 	x.typeInto("form.prompt textarea", "one\r")
 	x.sees("I heard: one")
+	x.typeInto("form.prompt textarea", "three")
 	secret.Store("Bearer second")
 	x.sees("This server wants a token")
 	if text := x.textNow(); strings.Contains(text, "I heard") {
@@ -194,8 +195,13 @@ func tokensEnd(browser context.Context, t *testing.T) {
 	x.typeInto("form.login input", "second\r")
 	x.sees("I heard: two")
 	x.until("every turn is there once", `document.querySelectorAll('.turn').length === 2`)
-	x.typeInto("form.prompt textarea", "three\r")
+	x.until("what was typed before is still there", `document.querySelector('form.prompt textarea').value === 'three'`)
+	x.typeInto("form.prompt textarea", "\r")
 	x.sees("I heard: three")
+	x.typeInto("form.prompt textarea", "mine")
+	x.click("Log out")
+	x.typeInto("form.login input", "second\r")
+	x.until("who logs in after somebody sees nothing that he typed", `document.querySelector('form.prompt textarea').value === ''`)
 }
 
 // keysSuffice drives the page without a pointer: from the first Tab to the answer of a question.

@@ -12,6 +12,21 @@ export function useVisible(): boolean {
   return v;
 }
 
+const drafts = new Map<string, string>(); // what was typed and not sent, until the tab is closed or somebody logs out
+
+/** useDraft keeps what is typed somewhere while that is not shown: a login form may take its place. */
+export function useDraft(where: string): [text: string, set: (text: string) => void] {
+  const [text, setText] = useState(drafts.get(where) ?? '');
+  return [text, (text) => {
+    if (text) drafts.set(where, text);
+    else drafts.delete(where);
+    setText(text);
+  }];
+}
+
+/** forgetDrafts is for who logs out: the next one who logs in is somebody else. */
+export function forgetDrafts(): void { drafts.clear(); }
+
 export interface Loaded<T> { value: T | undefined; error: Refused | undefined; again: () => void }
 
 /** usePolled loads now, again every few milliseconds while visible, and on demand. A slow answer makes the pauses longer. every 0: once. */

@@ -3,7 +3,7 @@ import './console.css';
 import { render } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { get, hasToken, setToken, whenLoginIsNeeded } from './api';
-import { usePolled } from './hooks';
+import { forgetDrafts, usePolled } from './hooks';
 import { overText, Seen } from './approval';
 import { Damage } from './damage';
 import { Inbox } from './inbox';
@@ -61,7 +61,7 @@ function App() {
           <Link to="/runs" current={page === 'runs'}>Runs</Link>
         </nav>
         <Theme />
-        {hasToken() && <button type="button" onClick={() => { setToken(''); setLogin(true); }}>Log out</button>}
+        {hasToken() && <button type="button" onClick={() => { setToken(''); forgetDrafts(); setLogin(true); }}>Log out</button>}
       </header>
       <main id="main" tabIndex={-1}>
         {!login && <Damage tries={tries} />}

@@ -9,7 +9,7 @@ import { FilesPage } from './files';
 import { type Jobs, JobsView } from './jobs';
 import { memberName, TalkPage } from './talk';
 import { type Entry, Transcript } from './fold';
-import { refused, usePolled, useRedraw, useVisible } from './hooks';
+import { refused, useDraft, usePolled, useRedraw, useVisible } from './hooks';
 import { Empty, Id, State, Trouble } from './parts';
 import { Link, type Place, sessionLink } from './route';
 import { follow, type StreamState } from './stream';
@@ -148,7 +148,7 @@ function Conversation(p: { id: string; place: Place; workers: number; talks: Tal
       </div>
       {pending[0] && <ApprovalCard key={pending[0].id} of={pending[0]} inSession gone={(why) => p.answered(pending[0]?.id ?? '', why)} />}
       {pending.length > 1 && <p class="hint">{pending.length - 1} more wait after this one: <Link to={`/approvals?session=${encodeURIComponent(p.id)}`}>all of them</Link>.</p>}
-      {!t.closed && <Prompt session={p.id} running={running} />}
+      {!t.closed && <Prompt key={p.id} session={p.id} running={running} />}
     </>
   );
 }
@@ -202,7 +202,7 @@ function useFollow(hash: string, ready: boolean): void {
 }
 
 function Prompt(p: { session: string; running: boolean }) {
-  const [text, setText] = useState('');
+  const [text, setText] = useDraft(`prompt ${p.session}`);
   const [error, setError] = useState<Refused>();
   const sent = useRef({ text: '', id: '' }); // the same words after a lost answer are the same input
   const [busy, setBusy] = useState(false);

@@ -1,7 +1,7 @@
 // All sessions, newest first. The filters are in the address.
 import { useState } from 'preact/hooks';
 import { get, post, type Refused } from './api';
-import { refused, usePolled } from './hooks';
+import { refused, useDraft, usePolled } from './hooks';
 import { Empty, Id, Pager, pageOf, State, Trouble } from './parts';
 import { filter, go, Link, type Place, sessionLink } from './route';
 import { Ago } from './now';
@@ -59,7 +59,7 @@ function matches(s: Session, q: string): boolean {
 }
 
 function NewSession(p: { known: Session[] }) {
-  const [text, setText] = useState('');
+  const [text, setText] = useDraft('new session');
   const [folder, setFolder] = useState('');
   const [trust, setTrust] = useState('restricted');
   const [agent, setAgent] = useState('');
@@ -76,6 +76,7 @@ function NewSession(p: { known: Session[] }) {
         ...(uri ? { workspaces: [{ uri, trust, primary: true }] } : {}),
         ...(text.trim() ? { input: { text, input_id: crypto.randomUUID() } } : {}),
       });
+      setText('');
       go(sessionLink(made.id));
     } catch (err) {
       setError(refused(err));
