@@ -209,6 +209,7 @@ func TestACancelEndsWhatWasLeftRunningWhenItIsTold(t *testing.T) {
 		}
 		all = append(all, w)
 	}
+	begun := time.Now().UnixMilli()
 	for _, w := range all {
 		if res, err := w.Run(ctx, `exec {"command":"sleep 1000","background":true}`); err != nil || res.Outcome != "done" {
 			t.Fatalf("%+v, %v", res, err)
@@ -229,6 +230,9 @@ func TestACancelEndsWhatWasLeftRunningWhenItIsTold(t *testing.T) {
 	}
 	count := func() *messages.JobCount {
 		return ask[*messages.JobCount](t, rt, &messages.ToSession{SessionId: s.ID(), Command: &messages.ToSession_CountJobs{CountJobs: &messages.CountJobs{}}})
+	}
+	if n := count(); n.GetBackground() != 2 || n.GetBackgroundSinceUnixMs() < begun || n.GetBackgroundSinceUnixMs() > time.Now().UnixMilli() {
+		t.Errorf("what was left running: %v", n)
 	}
 	for c := count(); c.GetRunning()+c.GetWaiting() != 2; c = count() { // one may wait for the folder
 		<-time.After(time.Millisecond)

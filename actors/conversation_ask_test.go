@@ -4,7 +4,9 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -42,6 +44,12 @@ func TestATurnThatWaitsIsDurableAndTakenBackForGood(t *testing.T) {
 	v := readTalk(h, s)
 	if v.GetSpeaking() != w[1] || v.GetWaiting() != 2 || len(v.GetQueue()) != 2 || v.GetQueue()[0].GetTurnId() != "inp_two" || v.GetQueue()[1].GetTurnId() != "inp_three" {
 		t.Errorf("while one speaks: %v", v)
+	}
+	if now := time.Now().UnixMilli(); v.GetSpeakingSinceUnixMs() == 0 || v.GetSpeakingSinceUnixMs() > v.GetQueue()[0].GetAtUnixMs() || v.GetQueue()[1].GetAtUnixMs() > now {
+		t.Errorf("since when: %v", v)
+	}
+	if n := actortest.Ask[*messages.JobCount](h, s, &messages.CountJobs{}); n.GetRunning() != 1 || n.GetWaiting() != 2 {
+		t.Errorf("counted: %v", n)
 	}
 	listed, err := actors.SharedConversations(t.Context(), h.Store, s)
 	if err != nil || len(listed) != 1 || listed[0].GetWaiting() != 2 || listed[0].GetSpeaking() != w[1] {
@@ -169,6 +177,30 @@ func TestWhoAsksForATurnThatCannotBeWrittenIsTold(t *testing.T) {
 	gate.Open()
 	if r := actortest.Ask[*messages.TurnResult](h, s, &messages.AwaitSharedTurn{Name: "talk", TurnId: "inp_2"}); r.GetText() != "yes" {
 		t.Errorf("it came to %v", r)
+	}
+}
+
+// A turn whose worker is done is not over before it is written down, and whoever asked for it is answered.
+func TestASessionIsIdleWhenNobodyHasOrWantsTheWord(t *testing.T) {
+	gate, m := slowMember()
+	store := &actortest.Store{Store: memory.New()}
+	t.Cleanup(func() { _ = store.Close() })
+	h := actortest.New(t, actortest.Options{Model: m, Store: store})
+	s, w, _ := talkers(h)
+	actortest.Ask[*messages.TurnAccepted](h, s, accepted(w[1], "inp_slow", "slow"))
+	actortest.Wait(t, "the slow one's request", gate.Came)
+	var refused atomic.Bool
+	store.Refuse(func(f proto.Message) error {
+		if said, is := f.(*messages.TurnSubmitted); is && said.GetTurnId() == "inp_slow" && !refused.Swap(true) {
+			return errors.New("no room") // the conversation begins anew, and writes it down then
+		}
+		return nil
+	})
+	gate.Open()
+	actortest.Ask[*messages.TurnResult](h, s, &messages.AwaitTurn{WorkerId: w[1], InputId: "inp_slow"})
+	actortest.Ask[*messages.Ack](h, s, &messages.WaitIdle{})
+	if got := strings.Join(said(readTalk(h, s)), "; "); got != "slow: yes" || !refused.Load() {
+		t.Errorf("the session is idle, and the transcript is %q", got)
 	}
 }
 

@@ -114,7 +114,7 @@ func (s *Session) Receive(c actor.Context) {
 func (s *Session) forget() {
 	s.endLife()
 	s.workers, s.grant, s.watchers, s.journal, s.facts, s.order = nil, nil, nil, nil, sessionFacts{}, nil
-	s.stash, s.builds, s.till, s.makings, s.shared = act.Stash{}, act.Stash{}, till{}, nil, nil
+	s.stash, s.builds, s.till, s.makings, s.shared, s.calm.silent = act.Stash{}, act.Stash{}, till{}, nil, nil, nil
 	s.receive = func(actor.Context) {}
 }
 
@@ -188,7 +188,7 @@ func (s *Session) ready(c actor.Context) {
 		s.workersClosed(c, m)
 	case *endWritten:
 		s.endWritten(c, m)
-	case *idleDue, *idleKnown, *askAwake, *messages.Passivate, *messages.MakeRoom:
+	case *idleDue, *idleKnown, *askAwake, *askSilence, *messages.Passivate, *messages.MakeRoom:
 		s.aboutRest(c)
 	case *messages.DescribeTree:
 		s.subtree(c)
@@ -471,6 +471,9 @@ func (s *Session) stopping(c actor.Context) {
 	s.rest.timer.Stop()
 	s.stash.Each(drop)
 	s.builds.Each(drop)
+	for _, pid := range s.calm.silent {
+		c.Send(pid, gone)
+	}
 	for _, pid := range s.watchers {
 		c.Send(pid, &messages.Unsubscribe{}) // they subscribe again, to the next incarnation
 	}

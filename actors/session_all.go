@@ -250,16 +250,32 @@ func each(
 	return replies, barred, fail
 }
 
-// countJobs counts the open turns of the session, the inputs that wait for theirs, and the commands that its agents left running.
+// countJobs counts the open turns of the session, the inputs and the turns of shared conversations that wait for theirs, and the commands that its agents
+// left running.
 func (s *Session) countJobs(c actor.Context) {
+	svc, id, shares := s.svc, s.id, len(s.facts.shared) > 0
 	s.gather(c, func(views []*messages.WorkerView) any {
 		n := &messages.JobCount{}
+		var workers []string
 		for _, v := range views {
 			if v.GetTurn() != "" {
 				n.Running++
 			}
 			n.Waiting += v.GetStaged()
-			n.Background += s.svc.folders.jobsOf(v.GetId())
+			workers = append(workers, v.GetId())
+		}
+		var since time.Time
+		n.Background, since = svc.folders.leftBy(workers)
+		n.BackgroundSinceUnixMs = unixMs(since)
+		if !shares {
+			return n
+		}
+		talks, err := SharedConversations(context.Background(), svc.Store, id)
+		if err != nil {
+			return messages.Fail(messages.CodeUnavailable, err.Error(), "try again")
+		}
+		for _, v := range talks {
+			n.Waiting += v.GetWaiting()
 		}
 		return n
 	})

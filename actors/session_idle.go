@@ -60,6 +60,8 @@ func (s *Session) aboutRest(c actor.Context) {
 		s.makeRoom(c)
 	case *askAwake:
 		s.answer(c, s.whoIsAwake())
+	case *askSilence:
+		s.onSilence(c)
 	}
 }
 

@@ -91,6 +91,7 @@ func (s *Session) ofShared(c actor.Context) {
 	case *conversationRests:
 		if x := s.shared[m.id]; x != nil {
 			x.rested, x.failures = m.taken, 0
+			s.fallSilent(c)
 		}
 	case *conversationFell:
 		if x := s.shared[m.id]; x != nil && x.pid != nil {
@@ -405,6 +406,7 @@ func (s *Session) sharedEnded(c actor.Context, who *actor.PID) bool {
 		return false
 	}
 	x.pid, x.falling = nil, false
+	defer s.fallSilent(c)
 	switch {
 	case s.ending:
 		s.lastOut(c)
@@ -449,6 +451,7 @@ func (s *Session) closeShared(c actor.Context) {
 			c.Stop(x.pid)
 		}
 	}
+	s.fallSilent(c)
 }
 
 // talks are the conversations that are there, for the live tree.

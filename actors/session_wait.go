@@ -18,6 +18,28 @@ type calm struct {
 	mu      sync.Mutex
 	walking bool
 	asked   []*actor.PID
+
+	silent []*actor.PID // who waits until nobody has or wants the word; the Session's alone
+}
+
+// askSilence waits until nothing is under way in a shared conversation. Reply: Ack.
+type askSilence struct{}
+
+// onSilence answers when no conversation has anything to do.
+func (s *Session) onSilence(c actor.Context) {
+	s.calm.silent = act.Await(c.ActorSystem(), s.calm.silent, c.Sender())
+	s.fallSilent(c)
+}
+
+// fallSilent answers who waits for silence, if that is what there is.
+func (s *Session) fallSilent(c actor.Context) {
+	if len(s.calm.silent) == 0 || !s.sharedRest() {
+		return
+	}
+	for _, who := range s.calm.silent {
+		s.tell(c, who, &messages.Ack{})
+	}
+	s.calm.silent = nil
 }
 
 // ask notes somebody; true: there is nobody who walks.
@@ -64,12 +86,15 @@ func (s *Session) waitAll(c actor.Context, m *messages.WaitIdle) {
 	})
 }
 
-// untilCalm waits until all workers rest. One that rested when it was asked may have got something to do from another one that still worked, such as the
+// untilCalm waits until all workers rest, and nobody has or wants the word of a shared conversation. One that rested when it was asked may have got something to do from another one that still worked, such as the
 // answer of an agent in the background: they are all asked again until nobody got anything meanwhile.
 func untilCalm(sys *actor.ActorSystem, session *actor.PID, begun *atomic.Uint64) proto.Message {
 	ctx := context.Background() // whoever is asked answers at its end, too
 	for {
 		before := begun.Load()
+		if _, err := act.Ask[*messages.Ack](ctx, sys, session, &askSilence{}); err != nil {
+			return asFailure(err)
+		}
 		now, err := act.Ask[*awake](ctx, sys, session, &askAwake{})
 		if err != nil {
 			return asFailure(err)

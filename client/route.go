@@ -318,7 +318,7 @@ func jobs(body []byte, _ http.Header) (proto.Message, error) {
 	if err := json.Unmarshal(body, &j); err != nil {
 		return nil, fmt.Errorf("decode the reply: %w", err)
 	}
-	return &messages.JobCount{Running: j.Running, Waiting: j.Waiting, Background: j.Background}, nil
+	return j.Proto(), nil
 }
 
 func audited(body []byte, h http.Header) (proto.Message, error) {

@@ -35,6 +35,7 @@ type Shared struct {
 	turns  map[string]*messages.SharedTurn
 	back   map[string]*messages.TurnWithdrawn // turns that were taken back
 	size   int                                // of what was said, in bytes
+	since  map[string]int64                   // turns that wait, or have the word -> since when
 	opened bool
 }
 
@@ -58,7 +59,7 @@ func (s *Shared) fold(fact proto.Message, r *messages.Record) error {
 	case *messages.ConversationOpened:
 		s.ID, s.Session, s.Name, s.opened = f.GetConversationId(), f.GetSessionId(), f.GetName(), true
 		s.heard, s.asked, s.turns = make(map[string]uint64), make(map[string]string), make(map[string]*messages.SharedTurn)
-		s.back = make(map[string]*messages.TurnWithdrawn)
+		s.back, s.since = make(map[string]*messages.TurnWithdrawn), make(map[string]int64)
 	case *messages.MemberJoined:
 		return s.join(f)
 	case *messages.MemberLeft:
@@ -76,8 +77,9 @@ func (s *Shared) fold(fact proto.Message, r *messages.Record) error {
 		if asked == 0 {
 			s.Asked = s.Asked[1:]
 		}
-		s.Given = f
+		s.Given, s.since[f.GetTurnId()] = f, r.GetAtUnixMs()
 	case *messages.TurnAsked:
+		s.since[f.GetTurnId()] = r.GetAtUnixMs()
 		return s.ask(f)
 	case *messages.TurnWithdrawn:
 		return s.withdrawn(f)
@@ -150,6 +152,7 @@ func (s *Shared) add(id string, t *messages.SharedTurn, r *messages.Record) {
 	t.Seq, t.AtUnixMs, t.Number = r.GetSeq(), r.GetAtUnixMs(), int32(len(s.Turns)+1) //nolint:gosec // a count of records
 	s.Turns, s.turns[id] = append(s.Turns, t), t
 	s.size += len(t.GetTurn().GetText())
+	delete(s.since, id)
 }
 
 // Member finds a member by its worker, also one that has left; nil: it never joined.

@@ -48,6 +48,7 @@ func (s *Shared) withdrawn(f *messages.TurnWithdrawn) error {
 	}
 	s.Asked = slices.Concat(s.Asked[:i], s.Asked[i+1:])
 	s.back[f.GetTurnId()] = f
+	delete(s.since, f.GetTurnId())
 	return nil
 }
 
@@ -67,8 +68,9 @@ func (s *Shared) Full() bool { return s.size >= MaxTranscript }
 func (s *Shared) View(after uint64, limit int) *messages.SharedConversation {
 	v := s.Listing()
 	for _, f := range s.Asked {
-		v.Queue = append(v.Queue, &messages.WaitingTurn{TurnId: f.GetTurnId(), WorkerId: f.GetWorkerId()})
+		v.Queue = append(v.Queue, &messages.WaitingTurn{TurnId: f.GetTurnId(), WorkerId: f.GetWorkerId(), AtUnixMs: s.since[f.GetTurnId()]})
 	}
+	v.SpeakingSinceUnixMs = s.since[s.Given.GetTurnId()]
 	size := 0
 	for _, t := range s.Turns {
 		if t.GetSeq() <= after {

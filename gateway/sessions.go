@@ -145,7 +145,7 @@ func (a *api) jobs(_ http.ResponseWriter, r *http.Request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	return ok(messages.JobsJSON{Running: n.GetRunning(), Waiting: n.GetWaiting(), Background: n.GetBackground()})
+	return ok(n.JSON())
 }
 
 // idle answers when nothing is left to do: a long poll.

@@ -3667,20 +3667,21 @@ func (x *ReadConversation) GetLimit() int32 {
 }
 
 type SharedConversation struct {
-	state          protoimpl.MessageState `protogen:"open.v1"`
-	ConversationId string                 `protobuf:"bytes,1,opt,name=conversation_id,json=conversationId,proto3" json:"conversation_id,omitempty"`
-	Name           string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	Turns          []*SharedTurn          `protobuf:"bytes,3,rep,name=turns,proto3" json:"turns,omitempty"` // in order of their arrival
-	Members        []*SharedMember        `protobuf:"bytes,4,rep,name=members,proto3" json:"members,omitempty"`
-	Seq            uint64                 `protobuf:"varint,5,opt,name=seq,proto3" json:"seq,omitempty"` // of the newest record
-	SessionId      string                 `protobuf:"bytes,90,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	Speaking       string                 `protobuf:"bytes,91,opt,name=speaking,proto3" json:"speaking,omitempty"` // the worker whose turn is open; empty: nobody's is
-	Count          int32                  `protobuf:"varint,92,opt,name=count,proto3" json:"count,omitempty"`      // of turns
-	Waiting        int32                  `protobuf:"varint,135,opt,name=waiting,proto3" json:"waiting,omitempty"` // turns that were asked for and wait for the word
-	Queue          []*WaitingTurn         `protobuf:"bytes,136,rep,name=queue,proto3" json:"queue,omitempty"`      // these, the next one first; in a listing none
-	Next           uint64                 `protobuf:"varint,137,opt,name=next,proto3" json:"next,omitempty"`       // the record after which the next page of turns begins; 0: there are no more
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	state               protoimpl.MessageState `protogen:"open.v1"`
+	ConversationId      string                 `protobuf:"bytes,1,opt,name=conversation_id,json=conversationId,proto3" json:"conversation_id,omitempty"`
+	Name                string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Turns               []*SharedTurn          `protobuf:"bytes,3,rep,name=turns,proto3" json:"turns,omitempty"` // in order of their arrival
+	Members             []*SharedMember        `protobuf:"bytes,4,rep,name=members,proto3" json:"members,omitempty"`
+	Seq                 uint64                 `protobuf:"varint,5,opt,name=seq,proto3" json:"seq,omitempty"` // of the newest record
+	SessionId           string                 `protobuf:"bytes,90,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	Speaking            string                 `protobuf:"bytes,91,opt,name=speaking,proto3" json:"speaking,omitempty"`                                                        // the worker whose turn is open; empty: nobody's is
+	Count               int32                  `protobuf:"varint,92,opt,name=count,proto3" json:"count,omitempty"`                                                             // of turns
+	Waiting             int32                  `protobuf:"varint,135,opt,name=waiting,proto3" json:"waiting,omitempty"`                                                        // turns that were asked for and wait for the word
+	Queue               []*WaitingTurn         `protobuf:"bytes,136,rep,name=queue,proto3" json:"queue,omitempty"`                                                             // these, the next one first; in a listing none
+	Next                uint64                 `protobuf:"varint,137,opt,name=next,proto3" json:"next,omitempty"`                                                              // the record after which the next page of turns begins; 0: there are no more
+	SpeakingSinceUnixMs int64                  `protobuf:"varint,153,opt,name=speaking_since_unix_ms,json=speakingSinceUnixMs,proto3" json:"speaking_since_unix_ms,omitempty"` // when the open turn was given the word; 0: in a listing, or nobody has it
+	unknownFields       protoimpl.UnknownFields
+	sizeCache           protoimpl.SizeCache
 }
 
 func (x *SharedConversation) Reset() {
@@ -3790,10 +3791,18 @@ func (x *SharedConversation) GetNext() uint64 {
 	return 0
 }
 
+func (x *SharedConversation) GetSpeakingSinceUnixMs() int64 {
+	if x != nil {
+		return x.SpeakingSinceUnixMs
+	}
+	return 0
+}
+
 type WaitingTurn struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	TurnId        string                 `protobuf:"bytes,1,opt,name=turn_id,json=turnId,proto3" json:"turn_id,omitempty"`
 	WorkerId      string                 `protobuf:"bytes,2,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
+	AtUnixMs      int64                  `protobuf:"varint,152,opt,name=at_unix_ms,json=atUnixMs,proto3" json:"at_unix_ms,omitempty"` // when it was asked for
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3840,6 +3849,13 @@ func (x *WaitingTurn) GetWorkerId() string {
 		return x.WorkerId
 	}
 	return ""
+}
+
+func (x *WaitingTurn) GetAtUnixMs() int64 {
+	if x != nil {
+		return x.AtUnixMs
+	}
+	return 0
 }
 
 type SharedTurn struct {
@@ -4228,12 +4244,13 @@ func (*CountJobs) Descriptor() ([]byte, []int) {
 }
 
 type JobCount struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Running       int32                  `protobuf:"varint,1,opt,name=running,proto3" json:"running,omitempty"`
-	Waiting       int32                  `protobuf:"varint,2,opt,name=waiting,proto3" json:"waiting,omitempty"`
-	Background    int32                  `protobuf:"varint,3,opt,name=background,proto3" json:"background,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state                 protoimpl.MessageState `protogen:"open.v1"`
+	Running               int32                  `protobuf:"varint,1,opt,name=running,proto3" json:"running,omitempty"`
+	Waiting               int32                  `protobuf:"varint,2,opt,name=waiting,proto3" json:"waiting,omitempty"`
+	Background            int32                  `protobuf:"varint,3,opt,name=background,proto3" json:"background,omitempty"`
+	BackgroundSinceUnixMs int64                  `protobuf:"varint,154,opt,name=background_since_unix_ms,json=backgroundSinceUnixMs,proto3" json:"background_since_unix_ms,omitempty"` // when the first of those began that run in the background; 0: none does
+	unknownFields         protoimpl.UnknownFields
+	sizeCache             protoimpl.SizeCache
 }
 
 func (x *JobCount) Reset() {
@@ -4283,6 +4300,13 @@ func (x *JobCount) GetWaiting() int32 {
 func (x *JobCount) GetBackground() int32 {
 	if x != nil {
 		return x.Background
+	}
+	return 0
+}
+
+func (x *JobCount) GetBackgroundSinceUnixMs() int64 {
+	if x != nil {
+		return x.BackgroundSinceUnixMs
 	}
 	return 0
 }
@@ -13907,7 +13931,7 @@ const file_command_proto_rawDesc = "" +
 	"\x10ReadConversation\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05after\x18\x02 \x01(\x04R\x05after\x12\x15\n" +
-	"\x05limit\x18\x87\x01 \x01(\x05R\x05limit\"\xf3\x02\n" +
+	"\x05limit\x18\x87\x01 \x01(\x05R\x05limit\"\xa9\x03\n" +
 	"\x12SharedConversation\x12'\n" +
 	"\x0fconversation_id\x18\x01 \x01(\tR\x0econversationId\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12+\n" +
@@ -13920,10 +13944,13 @@ const file_command_proto_rawDesc = "" +
 	"\x05count\x18\\ \x01(\x05R\x05count\x12\x19\n" +
 	"\awaiting\x18\x87\x01 \x01(\x05R\awaiting\x12-\n" +
 	"\x05queue\x18\x88\x01 \x03(\v2\x16.troupe.v1.WaitingTurnR\x05queue\x12\x13\n" +
-	"\x04next\x18\x89\x01 \x01(\x04R\x04next\"C\n" +
+	"\x04next\x18\x89\x01 \x01(\x04R\x04next\x124\n" +
+	"\x16speaking_since_unix_ms\x18\x99\x01 \x01(\x03R\x13speakingSinceUnixMs\"b\n" +
 	"\vWaitingTurn\x12\x17\n" +
 	"\aturn_id\x18\x01 \x01(\tR\x06turnId\x12\x1b\n" +
-	"\tworker_id\x18\x02 \x01(\tR\bworkerId\"\xc0\x01\n" +
+	"\tworker_id\x18\x02 \x01(\tR\bworkerId\x12\x1d\n" +
+	"\n" +
+	"at_unix_ms\x18\x98\x01 \x01(\x03R\batUnixMs\"\xc0\x01\n" +
 	"\n" +
 	"SharedTurn\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x1c\n" +
@@ -13949,13 +13976,14 @@ const file_command_proto_rawDesc = "" +
 	"\x02by\x18\x02 \x01(\tR\x02by\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\"\x11\n" +
 	"\x0fDescribeSession\"\v\n" +
-	"\tCountJobs\"^\n" +
+	"\tCountJobs\"\x98\x01\n" +
 	"\bJobCount\x12\x18\n" +
 	"\arunning\x18\x01 \x01(\x05R\arunning\x12\x18\n" +
 	"\awaiting\x18\x02 \x01(\x05R\awaiting\x12\x1e\n" +
 	"\n" +
 	"background\x18\x03 \x01(\x05R\n" +
-	"background\"\xab\x01\n" +
+	"background\x128\n" +
+	"\x18background_since_unix_ms\x18\x9a\x01 \x01(\x03R\x15backgroundSinceUnixMs\"\xab\x01\n" +
 	"\vResolveCall\x12\x1b\n" +
 	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12\x17\n" +
 	"\aexec_id\x18\x02 \x01(\tR\x06execId\x12B\n" +

@@ -191,13 +191,6 @@ type HolderJSON struct {
 	StartedAt string `json:"started_at,omitempty"`
 }
 
-// JobsJSON counts the jobs of a session.
-type JobsJSON struct {
-	Running    int32 `json:"running"`    // turns
-	Waiting    int32 `json:"waiting"`    // inputs
-	Background int32 `json:"background"` // commands that agents left running
-}
-
 // JSON is the workspace in its wire form.
 func (x *WorkspaceGrant) JSON() WorkspaceJSON {
 	return WorkspaceJSON{

@@ -5,20 +5,22 @@ type ConversationJSON struct {
 	ID       string           `json:"id"`
 	Name     string           `json:"name"`
 	Session  string           `json:"session"`
-	Revision uint64           `json:"revision"`           // grows with every change
-	Count    int32            `json:"count"`              // of turns, those that were cut off among them
-	Speaking string           `json:"speaking,omitempty"` // the worker that has the word
-	Members  []MemberJSON     `json:"members,omitempty"`  // as they joined
-	Waiting  int32            `json:"waiting,omitempty"`  // turns that were asked for and wait for the word
-	Queue    []QueuedTurnJSON `json:"queue,omitempty"`    // these, the next one first; in a listing none
-	Turns    []SharedTurnJSON `json:"turns,omitempty"`    // of one that is read or shown; in a listing none
-	Next     uint64           `json:"next,omitempty"`     // of one that is read: the after of the next page of turns; absent: there is none
+	Revision uint64           `json:"revision"`                 // grows with every change
+	Count    int32            `json:"count"`                    // of turns, those that were cut off among them
+	Speaking string           `json:"speaking,omitempty"`       // the worker that has the word
+	Since    string           `json:"speaking_since,omitempty"` // of one that is read or shown: since when; in a listing absent
+	Members  []MemberJSON     `json:"members,omitempty"`        // as they joined
+	Waiting  int32            `json:"waiting,omitempty"`        // turns that were asked for and wait for the word
+	Queue    []QueuedTurnJSON `json:"queue,omitempty"`          // these, the next one first; in a listing none
+	Turns    []SharedTurnJSON `json:"turns,omitempty"`          // of one that is read or shown; in a listing none
+	Next     uint64           `json:"next,omitempty"`           // of one that is read: the after of the next page of turns; absent: there is none
 }
 
 // QueuedTurnJSON is a turn that waits for the word.
 type QueuedTurnJSON struct {
 	Turn   string `json:"turn"`
 	Worker string `json:"worker"`
+	At     string `json:"at,omitempty"` // when it was asked for
 }
 
 // ShareJSON asks for a shared conversation of a name.
@@ -114,6 +116,7 @@ func (x *SharedConversation) JSON() ConversationJSON {
 		ID: x.GetConversationId(), Name: x.GetName(), Session: x.GetSessionId(), Revision: x.GetSeq(), Count: x.GetCount(), Speaking: x.GetSpeaking(),
 		Members: convert(x.GetMembers(), (*SharedMember).JSON), Turns: convert(x.GetTurns(), (*SharedTurn).JSON),
 		Waiting: x.GetWaiting(), Queue: convert(x.GetQueue(), (*WaitingTurn).JSON), Next: x.GetNext(),
+		Since: timeText(x.GetSpeakingSinceUnixMs()),
 	}
 }
 
@@ -123,6 +126,7 @@ func (j ConversationJSON) Proto() *SharedConversation {
 		ConversationId: j.ID, Name: j.Name, SessionId: j.Session, Seq: j.Revision, Count: j.Count, Speaking: j.Speaking,
 		Members: convert(j.Members, MemberJSON.Proto), Turns: convert(j.Turns, SharedTurnJSON.Proto),
 		Waiting: j.Waiting, Queue: convert(j.Queue, QueuedTurnJSON.Proto), Next: j.Next,
+		SpeakingSinceUnixMs: timeRead(j.Since),
 	}
 }
 
@@ -165,11 +169,13 @@ func (j SharedTurnJSON) Proto() *SharedTurn {
 
 // JSON is the turn in its wire form.
 func (x *WaitingTurn) JSON() QueuedTurnJSON {
-	return QueuedTurnJSON{Turn: x.GetTurnId(), Worker: x.GetWorkerId()}
+	return QueuedTurnJSON{Turn: x.GetTurnId(), Worker: x.GetWorkerId(), At: timeText(x.GetAtUnixMs())}
 }
 
 // Proto is the way back.
-func (j QueuedTurnJSON) Proto() *WaitingTurn { return &WaitingTurn{TurnId: j.Turn, WorkerId: j.Worker} }
+func (j QueuedTurnJSON) Proto() *WaitingTurn {
+	return &WaitingTurn{TurnId: j.Turn, WorkerId: j.Worker, AtUnixMs: timeRead(j.At)}
+}
 
 // JSON is the listing in its wire form: never null.
 func (x *Conversations) JSON() []ConversationJSON {

@@ -18,10 +18,10 @@ import (
 func newWhy(a *app) *cobra.Command {
 	return formats(&cobra.Command{
 		Use:   "why ID",
-		Short: "Say in one sentence what a session, run, worker or call waits for",
-		Long: `Say in one sentence what a session, run of a pipeline, worker or call waits for, and since when: a model's answer or a permit for it, another
-try after a failure, an approval, a workspace in which somebody else works, a person's word on a call in doubt, a tool, a
-timer, a release, or nothing. What a person can do about it is said with the command.`,
+		Short: "Say in one sentence what a session, run, worker, input or call waits for",
+		Long: `Say in one sentence what a session, run of a pipeline, worker, input or call waits for, and since when: a model's answer or a permit for it, another
+try after a failure, an approval, a workspace in which somebody else works, a person's word on a call in doubt, a tool, a turn before its own, the word
+of a shared conversation, a timer, a release, or nothing, and then whether a command goes on in the background. What a person can do about it is said with the command.`,
 		Args: exactly("ID"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			loaded, err := a.load("")
@@ -74,6 +74,9 @@ func why(ctx context.Context, n node, id string) (whyJSON, error) {
 	calls, err := ask[*messages.Calls](ctx, n, &messages.ListCalls{})
 	if err != nil {
 		return whyJSON{}, err
+	}
+	if j, found, err := whyInput(ctx, n, id, all); found || err != nil {
+		return j, err
 	}
 	for _, c := range calls.JSON() {
 		if c.ID == id || c.CallID == id {
@@ -140,6 +143,9 @@ func whyAsk(ctx context.Context, n node, session string, all *messages.Workers) 
 	if err := f.askLive(ctx, n, session, all); err != nil {
 		return nil, err
 	}
+	if err := f.askShared(ctx, n, session); err != nil {
+		return nil, err
+	}
 	f.now = time.Now()
 	return f, nil
 }
@@ -179,6 +185,11 @@ func (f *whyFacts) askLive(ctx context.Context, n node, session string, all *mes
 		return err
 	}
 	f.timers = timers.JSON()
+	jobs, err := ask[*messages.JobCount](ctx, n, inSession(session, &messages.ToSession{Command: &messages.ToSession_CountJobs{CountJobs: &messages.CountJobs{}}}))
+	if err != nil {
+		return err
+	}
+	f.jobs = jobs.JSON()
 	for _, w := range f.workers {
 		if w.Waiting != nil && w.Waiting.Kind == "budget" && f.budget == nil && f.steps == nil {
 			v, err := ask[*messages.SessionView](ctx, n, inSession(session, &messages.ToSession{Command: &messages.ToSession_Describe{Describe: &messages.DescribeSession{}}}))

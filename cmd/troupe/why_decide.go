@@ -19,7 +19,7 @@ type whyJSON struct {
 }
 
 // whyWait is the thing itself. Kind: nothing, turn, quarantine, approval, doubt, lease, budget, permit, model, retry, tool, owner, worker, input,
-// process or timer.
+// word, process, job or timer.
 type whyWait struct {
 	Kind     string   `json:"kind"`
 	Subject  string   `json:"subject,omitempty"`  // the model, provider, address, tool, worker or timer
@@ -49,10 +49,22 @@ type whyFacts struct {
 	queues    map[string][]string                 // by provider: who waits for a permit, the next one first
 	timers    []messages.TimerJSON                // of the session
 	offline   map[string]string                   // by address: the machine of a workspace that is not connected
+	talks     []messages.ConversationJSON         // of the session, in which somebody waits for the word
+	jobs      messages.JobsJSON                   // of the session, when it is live
 	heldSince string                              // since when somebody works in the workspace that is waited for
 	budget    *messages.BudgetViewJSON            // of the session, when a worker waits for more
 	steps     map[string]*messages.BudgetViewJSON // of steps of its run, then, too
 	goOn      string                              // the command that brings it into memory to work; "": the usual one
+}
+
+// first is a conversation in which somebody waits for the word, and the place of the one who is next: 1; 0: there is none.
+func (f *whyFacts) first() (in *messages.ConversationJSON, place int) {
+	for i := range f.talks {
+		if len(f.talks[i].Queue) > 0 {
+			return &f.talks[i], 1
+		}
+	}
+	return nil, 0
 }
 
 // maxDelegation is how far delegation is followed: no chain is longer (ADR 46).
@@ -72,8 +84,15 @@ func whySession(f *whyFacts, id string) whyJSON {
 			at = i
 		}
 	}
+	if in, place := f.first(); place > 0 && f.workers[at].State == "inactive" { // it is between two turns, or nobody works on it
+		j := whyJSON{ID: id, State: "waiting"}
+		return j.word(f, in, place)
+	}
 	j := whyWorker(f, &f.workers[at], 0)
 	j.ID = id
+	if n := f.workers[at].Staged; n > 0 && f.workers[at].State != "inactive" {
+		j.Text += "; " + count(int(n), "input waits behind it", "inputs wait behind it")
+	}
 	return j
 }
 
@@ -99,6 +118,11 @@ func whyWorker(f *whyFacts, w *messages.WorkerJSON, depth int) whyJSON {
 	case w.State != "inactive":
 		j.For.Kind, j.For.Subject = "turn", w.Turn
 		return j.say(f, "it is at work (%[2]s)%[1]s", w.State)
+	}
+	if in, place := f.wants(w.ID, ""); place > 0 {
+		return j.word(f, in, place)
+	}
+	switch {
 	case w.Staged > 0:
 		j.For.Kind, j.For.Command = "input", "troupe run -s "+w.Session
 		return j.say(f, "%[2]d inputs wait%[1]s, and no turn is open; begin with: %[3]s", w.Staged, j.For.Command)
@@ -264,6 +288,11 @@ func (j whyJSON) idle(f *whyFacts, w *messages.WorkerJSON) whyJSON {
 		}
 		j.For.Kind, j.For.Subject, j.For.Until = "timer", t.ID, t.At
 		return j.say(f, "it waits for timer %[2]s, due %[3]s; %[4]s%[1]s", t.ID, t.At, last)
+	}
+	if f.jobs.Background > 0 {
+		j.Since = f.jobs.BackgroundSince
+		j.For.Kind, j.For.Command = "job", "troupe cancel "+w.Session+" --jobs"
+		return j.say(f, "no turn is open, and %[2]s in the background%[1]s; %[3]s; end what runs with: %[4]s", count(int(f.jobs.Background), "command goes on", "commands go on"), last, j.For.Command)
 	}
 	j.For.Kind = "nothing"
 	return j.say(f, "nothing: it is idle%s; %s", last)

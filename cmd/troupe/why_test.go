@@ -35,6 +35,11 @@ func TestWhyNamesWhatIsWaitedForAndWhatCanBeDone(t *testing.T) {
 	asks := messages.ApprovalJSON{ID: "apr_1", ExecID: "exe_1", Worker: "wrk_1", Tool: "exec", Arguments: `{"command":"make"}`, At: at}
 	shown := asks
 	shown.Shown = []messages.ViewerJSON{{By: "terminal"}}
+	talk := messages.ConversationJSON{
+		ID: "cnv_1", Name: "debate", Speaking: "wrk_2", Since: "2026-03-01T08:00:00.000Z", Members: []messages.MemberJSON{{Worker: "wrk_2", Name: "con"}},
+		Queue: []messages.QueuedTurnJSON{{Turn: "inp_1", Worker: "wrk_1", At: at}, {Turn: "inp_2", Worker: "wrk_3", At: at}},
+	}
+	rests := busy(messages.WorkerJSON{State: "inactive", UpdatedAt: at})
 	child := messages.WorkerJSON{ID: "wrk_2", Session: "ses_1", State: "waiting", Parent: "wrk_1"}
 	childAsks := asks
 	childAsks.Worker, childAsks.ExecID = "wrk_2", "exe_2"
@@ -101,6 +106,15 @@ func TestWhyNamesWhatIsWaitedForAndWhatCanBeDone(t *testing.T) {
 		{"process", "its turn is open since " + at + " (1m0s), and no process works on it; go on with: troupe pipeline run --resume run_1", whyFacts{
 			workers: []messages.WorkerJSON{busy(messages.WorkerJSON{State: "generating", UpdatedAt: at})}, goOn: "troupe pipeline run --resume run_1",
 		}},
+		{"word", "turn inp_1 waits for the word in conversation debate since " + at + " (1m0s), as number 1 of 2: con (wrk_2) has it since 2026-03-01T08:00:00.000Z", whyFacts{
+			live: true, workers: []messages.WorkerJSON{rests}, talks: []messages.ConversationJSON{talk},
+		}},
+		{"word", "turn inp_1 waits for the word in conversation debate since " + at + " (1m0s), as number 1 of 2: con (wrk_2) has it since 2026-03-01T08:00:00.000Z, and no process works on it; go on with: troupe serve", whyFacts{
+			workers: []messages.WorkerJSON{rests}, talks: []messages.ConversationJSON{talk},
+		}},
+		{"job", "no turn is open, and 1 command goes on in the background since " + at + " (1m0s); it has had no turn yet; end what runs with: troupe cancel ses_1 --jobs", whyFacts{
+			live: true, workers: []messages.WorkerJSON{rests}, jobs: messages.JobsJSON{Background: 1, BackgroundSince: at},
+		}},
 		{"nothing", "nothing: it is idle since " + at + " (1m0s); its last turn ended with outcome error", whyFacts{
 			workers: []messages.WorkerJSON{busy(messages.WorkerJSON{State: "inactive", LastOutcome: "error", UpdatedAt: at})},
 		}},
@@ -156,5 +170,45 @@ func TestWhyOfARunningToolOfWhoWaitsBehindItAndOfADeadProcess(t *testing.T) {
 	r.wait()
 	if j := m.why(first); j.For.Kind != "process" || j.For.Command != "troupe run -s "+first {
 		t.Errorf("of a dead process: %+v", j)
+	}
+}
+
+// TestWhyOfWhatWaitsBehindSomethingElse: an input behind a turn, a turn of a shared conversation behind another member's, and afterwards a session that has
+// left memory.
+func TestWhyOfWhatWaitsBehindSomethingElse(t *testing.T) {
+	m := newMachine(t)
+	m.env = append(m.env, "TROUPE_LIMITS__IDLE=1s")
+	script := m.write("s.yaml", blocking)
+	s := m.serve()
+	first := m.start("run", "work", "-C", "a", "-m", "scripted/"+script, "--trust", "full")
+	first.waitFor("I begin.")
+	m.begun("a")
+	id := m.onlySession()
+	var in messages.StagedJSON
+	s.post("/api/sessions/"+id+"/inputs", `{"input_id": "inp_behind", "text": "work"}`, &in)
+	j := m.why("inp_behind")
+	if j.For.Kind != "turn" || j.For.Position != 1 || j.For.Of != 1 || j.State != "staged" || j.Since == "" || !strings.Contains(j.Text, ", behind turn trn_") || !strings.Contains(j.Text, ": exec(") {
+		t.Errorf("an input that waits: %+v", j)
+	}
+	if j := m.why(id); j.For.Kind != "tool" || !strings.HasSuffix(j.Text, "; 1 input waits behind it") {
+		t.Errorf("the session: %+v", j)
+	}
+	var talk messages.ConversationJSON
+	s.post("/api/sessions/"+id+"/conversations", `{"name": "debate"}`, &talk)
+	for _, turn := range []string{"inp_one", "inp_two"} { // the first one has the word, and waits for the worker
+		var taken messages.TurnAcceptedJSON
+		s.post("/api/sessions/"+id+"/conversations/debate/turns", `{"turn": "`+turn+`", "prompt": "work"}`, &taken)
+	}
+	if j := m.why("inp_two"); j.For.Kind != "word" || j.For.Subject != talk.ID || j.For.Position != 1 || j.Since == "" || !strings.Contains(j.Text, "in conversation debate since 20") || !strings.Contains(j.Text, " has it since 20") {
+		t.Errorf("a turn that waits for the word: %+v", j)
+	}
+	m.write("a/go", "")
+	first.wait()
+	m.eventually("the session never leaves memory", func() bool {
+		_, out, _ := m.run("tree", "-o", "json")
+		return !strings.Contains(out, id)
+	})
+	if j := m.why(id); j.For.Kind != "nothing" || j.Since == "" || !strings.Contains(j.Text, "nothing: it is idle since 20") {
+		t.Errorf("a session that is not in memory: %+v", j)
 	}
 }
