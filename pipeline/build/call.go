@@ -9,7 +9,7 @@ type Call struct {
 	Until    Ref[bool] // it is done again until this holds, of This and Last; the zero value: once. Not together with a list
 	MaxTimes int       // at most; 0: 10
 
-	Key         Value // of a list: what tells the items apart; nil: their place
+	Key         Value // of a list: what tells the items apart; nil: a short text itself, of an object its id, key, name or path, else their place
 	Concurrency int   // of a list: items under way at once
 	Quorum      int   // of a list: how many have to succeed; 0: all, or with Continue any
 }

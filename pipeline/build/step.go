@@ -127,7 +127,7 @@ type Ask struct {
 	Until    Ref[bool] // it is asked again until this holds, of This and Last; the zero value: once
 	MaxTimes int       // at most; 0: 10
 
-	Key         Value // ForEach: what tells the items apart; nil: their place
+	Key         Value // ForEach: what tells the items apart; nil: a short text itself, of an object its id, key, name or path, else their place
 	Concurrency int   // ForEach and Parallel: items under way at once
 	Quorum      int   // ForEach and Parallel: how many have to succeed; 0: all, or with Continue any. Group: how many members have to be left; 0: one
 }
