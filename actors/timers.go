@@ -153,14 +153,15 @@ func (t *Timers) seen(c actor.Context, m *timersSeen) {
 	}
 	t.forget(m.timers)
 	t.fire(c)
-	t.sleep(c, m.now, sleep)
+	t.sleep(c, sleep)
 	if t.again {
 		t.look(c)
 	}
 }
 
-func (t *Timers) sleep(c actor.Context, now time.Time, d time.Duration) {
-	t.wakes = now.Add(d)
+// sleep sets when it looks next, from now on: what it has looked at may be some time ago, on a machine that slept then.
+func (t *Timers) sleep(c actor.Context, d time.Duration) {
+	t.wakes = t.svc.Clock.Now().Add(d)
 	t.timer.SetBy(t.svc.Clock, c, d, func(gen uint64) any { return &timersTick{gen} })
 }
 
@@ -215,7 +216,7 @@ func (t *Timers) told(c actor.Context, m *timerTold) {
 		now := t.svc.Clock.Now()
 		h.refused(m.err, now)
 		if pause := h.pause(); !t.looking && now.Add(pause).Before(t.wakes) {
-			t.sleep(c, now, pause)
+			t.sleep(c, pause)
 		}
 	}
 	t.fire(c)
