@@ -400,7 +400,7 @@ func TestWhoSitsAtASharedFolderIsAskedOncePerCall(t *testing.T) {
 			return false
 		}
 		defer res.Body.Close()
-		return json.NewDecoder(res.Body).Decode(&all) == nil && len(all) == 1
+		return json.NewDecoder(res.Body).Decode(&all) == nil && len(all) == 1 && len(all[0].Shown) > 0 // it is said once it stands there
 	})
 	if all[0].Kind != "diff" || !strings.Contains(all[0].Preview, "+x") {
 		t.Errorf("what it changes is shown as %s: %s", all[0].Kind, all[0].Preview)
