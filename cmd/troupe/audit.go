@@ -26,7 +26,7 @@ Each call stands there with what decided about it, a rule or the trust in its wo
 its outcome and how long it ran; so do workspaces that were attached and detached, changes of trust, of remembered rules and of toolsets,
 timers, turns that were cancelled, and the beginning and the end of a session. BY is empty where no person was asked. A session whose records are damaged is told as far as it can be read, and named at the end.
 -o json has all of it.`,
-		Args: cobra.MaximumNArgs(1),
+		Args: perhaps("SESSION"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 {
 				l.session = args[0]

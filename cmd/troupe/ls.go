@@ -129,10 +129,16 @@ func listWorkers(a *app, word, short string) *cobra.Command {
 		empty: `there are no workers; a session has one: troupe run "..."`,
 	}
 	cmd := formats(&cobra.Command{
-		Use:   word,
+		Use:   word + " [SESSION]",
 		Short: short,
-		Args:  exactly(),
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		Args:  perhaps("SESSION"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 1 {
+				if l.session != "" && l.session != args[0] {
+					return usage("%s: session %s and --session %s are two", cmd.CommandPath(), args[0], l.session)
+				}
+				l.session = args[0]
+			}
 			return l.print(cmd.Context(), a, func(ctx context.Context, n node) (any, [][]string, error) {
 				found, err := ask[*messages.Workers](ctx, n, &messages.ListWorkers{SessionId: l.session})
 				if err != nil {

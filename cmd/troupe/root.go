@@ -276,6 +276,16 @@ func exactly(names ...string) cobra.PositionalArgs {
 	}
 }
 
+// perhaps takes one argument, which is not empty, or none.
+func perhaps(name string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return nil
+		}
+		return exactly(name)(cmd, args)
+	}
+}
+
 // counted is exactly for what may also be empty.
 func counted(names ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
