@@ -3,6 +3,7 @@ package chaos
 import (
 	"context"
 	"fmt"
+	"iter"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/troupe-dev/troupe"
 	"github.com/troupe-dev/troupe/messages"
+	"github.com/troupe-dev/troupe/model"
 	"github.com/troupe-dev/troupe/model/script"
 	"github.com/troupe-dev/troupe/persistence/badger"
 	"github.com/troupe-dev/troupe/pipeline"
@@ -47,6 +49,24 @@ func peak(t *testing.T) int {
 	return kib >> 10
 }
 
+// lastHeld keeps a model from answering about the last items, so that a pipeline of few is not over before it is stopped.
+type lastHeld struct {
+	model.Model
+	after int // items that are answered at once
+	open  <-chan struct{}
+}
+
+func (h lastHeld) Stream(ctx context.Context, req *model.Request) iter.Seq2[model.Event, error] {
+	n, last := 0, req.Prompt.Messages[len(req.Prompt.Messages)-1]
+	if _, err := fmt.Sscanf(last.Text, "read %d", &n); err == nil && n > h.after {
+		select {
+		case <-h.open:
+		case <-ctx.Done():
+		}
+	}
+	return h.Model.Stream(ctx, req)
+}
+
 func live() float64 {
 	runtime.GC()
 	runtime.GC()
@@ -67,13 +87,15 @@ func TestAPipelineOfManyItemsRunsInBoundedMemory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	stopped := make(chan struct{})
+	answers := lastHeld{text.Model(), items * 3 / 4, stopped}
 	dir, data := filepath.Join(t.TempDir(), "store"), t.TempDir()
 	open := func() (*troupe.Runtime, func()) {
 		store, err := badger.Open(t.Context(), badger.Options{Dir: dir, Ballast: -1})
 		if err != nil {
 			t.Fatal(err)
 		}
-		rt, err := troupe.New(t.Context(), troupe.Options{Model: text.Model(), Store: store, DataDir: data})
+		rt, err := troupe.New(t.Context(), troupe.Options{Model: answers, Store: store, DataDir: data})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -127,6 +149,7 @@ func TestAPipelineOfManyItemsRunsInBoundedMemory(t *testing.T) {
 	if v, err := run.Wait(t.Context()); err != nil || v.GetState() != pipeline.Cancelled {
 		t.Fatalf("%v %v", v, err)
 	}
+	close(stopped)
 	if _, err := run.Resume(t.Context(), nil, false); err != nil {
 		t.Fatal(err)
 	}
