@@ -24,7 +24,7 @@ const (
 
 func (s *sharing) lockName() string { return s.ledgerDir() + ".lock" }
 
-// lockPlace takes a lock; nil: another program has it.
+// lockPlace takes a lock; nil: another program has it. Whose it was before does not stand there any more: that process may be something else by now.
 func lockPlace(name string) (*placeLock, error) {
 	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
 		return nil, err
@@ -34,8 +34,11 @@ func lockPlace(name string) (*placeLock, error) {
 		return nil, err
 	}
 	mine, err := lockFile(f)
+	if err == nil && mine {
+		err = f.Truncate(0)
+	}
 	if err != nil || !mine {
-		_ = f.Close() // only read
+		_ = f.Close() // nothing was written
 		return nil, err
 	}
 	return &placeLock{f}, nil
@@ -43,9 +46,6 @@ func lockPlace(name string) (*placeLock, error) {
 
 // of writes down whose the lock is, for who wants it.
 func (l *placeLock) of(pid int) error {
-	if err := l.file.Truncate(0); err != nil {
-		return err
-	}
 	_, err := l.file.WriteAt(fmt.Appendf(nil, "%d\n", pid), 0)
 	return err
 }
@@ -54,9 +54,10 @@ func (l *placeLock) of(pid int) error {
 func (l *placeLock) release() { _ = l.file.Close() } // what it says counts while it is locked
 
 // claim takes the place, or says who has it. With --steal that one is asked to end, and waited for: its calls and its jobs end, and are told of, before any is given out here.
+// Who has not written down yet that it is there is waited for, too: it may only be clearing up.
 func (s *sharing) claim(ctx context.Context) (*placeLock, error) {
 	asked := 0
-	ctx, cancel := context.WithTimeout(ctx, stealTime)
+	within, cancel := context.WithTimeout(ctx, stealTime)
 	defer cancel()
 	for {
 		l, err := lockPlace(s.lockName())
@@ -70,7 +71,7 @@ func (s *sharing) claim(ctx context.Context) (*placeLock, error) {
 			return l, nil
 		}
 		pid := s.holder()
-		if !s.f.steal {
+		if !s.f.steal && pid > 0 {
 			return nil, s.taken(pid, "end that one, or take its place with --steal")
 		}
 		if pid > 0 && pid != asked {
@@ -83,8 +84,14 @@ func (s *sharing) claim(ctx context.Context) (*placeLock, error) {
 		t := time.NewTimer(stealLook)
 		select {
 		case <-t.C:
-		case <-ctx.Done():
+		case <-within.Done():
 			t.Stop()
+			switch {
+			case ctx.Err() != nil:
+				return nil, context.Cause(ctx)
+			case asked == 0:
+				return nil, s.taken(pid, "end that one")
+			}
 			return nil, s.taken(pid, fmt.Sprintf("it was asked to end and has not within %v; end it", stealTime))
 		}
 	}
@@ -104,9 +111,13 @@ func (s *sharing) holder() int {
 }
 
 func (s *sharing) taken(pid int, hint string) error {
+	which := "which process does not stand in " + visible(s.lockName())
+	if pid > 0 {
+		which = fmt.Sprintf("process %d", pid)
+	}
 	return &exitError{
 		code: exitAgain, hint: hint,
-		what: fmt.Sprintf("another program of this machine shares %s with session %s as %s (process %d)", visible(s.dir), visible(s.f.session), visible(s.uri), pid),
+		what: fmt.Sprintf("another program of this machine shares %s with session %s as %s (%s)", visible(s.dir), visible(s.f.session), visible(s.uri), which),
 	}
 }
 
@@ -117,14 +128,12 @@ func (s *sharing) clearNotes(now time.Time) {
 		return // a name with a bracket: nothing is lost by leaving them
 	}
 	for _, dir := range dirs {
-		if dir != s.jobsDir() { // that one is locked already
-			l, err := lockPlace(strings.TrimSuffix(dir, ".jobs") + ".lock")
-			if err != nil || l == nil {
-				continue
-			}
-			defer l.release()
+		if dir == s.jobsDir() { // that one is locked already
+			clearOld(dir, now.Add(-keptNotes))
+		} else if l, err := lockPlace(strings.TrimSuffix(dir, ".jobs") + ".lock"); err == nil && l != nil {
+			clearOld(dir, now.Add(-keptNotes))
+			l.release() // who shares that place next waits no longer than for this
 		}
-		clearOld(dir, now.Add(-keptNotes))
 	}
 }
 
