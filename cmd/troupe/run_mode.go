@@ -38,7 +38,7 @@ func (f *runFlags) checkMode(cmd *cobra.Command) error {
 
 // forsake is done about the turn of a run that was interrupted and lives in another process, and says how the session goes on: a
 // turn that others began stays theirs, a prompt that waits behind one is taken back, and a turn of its own is cancelled.
-func (r *runner) forsake(ctx context.Context, h *house) (goOn string) {
+func (r *runner) forsake(ctx context.Context, n node) (goOn string) {
 	if r.joined {
 		return ""
 	}
@@ -46,12 +46,17 @@ func (r *runner) forsake(ctx context.Context, h *house) (goOn string) {
 	defer cancel()
 	if r.create == nil && r.parts != nil && r.turn == "" {
 		m := &messages.WithdrawInput{InputId: r.input, By: "user"}
-		if _, err := h.Ask(ctx, inSession(r.session, &messages.ToSession{Command: &messages.ToSession_WithdrawInput{WithdrawInput: m}})); err == nil {
+		_, err := n.Ask(ctx, inSession(r.session, &messages.ToSession{Command: &messages.ToSession_WithdrawInput{WithdrawInput: m}}))
+		if err == nil {
 			return ` "..." (the prompt was taken back)`
+		}
+		if r.mode == messages.InputAccepted_STEER { // it may have joined a turn that others began, and nothing was seen of it yet
+			r.a.note("troupe: warning: the prompt was not taken back: %s", visible(err.Error()))
+			return ""
 		}
 	}
 	m := &messages.CancelSession{By: "user", Reason: "interrupted"}
-	if _, err := h.Ask(ctx, inSession(r.session, &messages.ToSession{Command: &messages.ToSession_Cancel{Cancel: m}})); err != nil {
+	if _, err := n.Ask(ctx, inSession(r.session, &messages.ToSession{Command: &messages.ToSession_Cancel{Cancel: m}})); err != nil {
 		r.a.note("troupe: warning: the turn was not cancelled: %v", err)
 	}
 	return ` "..." (its turn was cancelled)`

@@ -1,0 +1,47 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"slices"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/troupe-dev/troupe/messages"
+)
+
+// committedOf is a node whose session has committed every input, and no more; asked is what it was told.
+type committedOf struct {
+	node
+	asked []string
+}
+
+func (n *committedOf) Ask(_ context.Context, m proto.Message) (proto.Message, error) {
+	to, _ := m.(*messages.ToSession)
+	switch to.GetCommand().(type) {
+	case *messages.ToSession_WithdrawInput:
+		n.asked = append(n.asked, "withdraw")
+		return nil, messages.Fail(messages.CodeCommitted, "input inp_1 has joined the open turn", "")
+	case *messages.ToSession_Cancel:
+		n.asked = append(n.asked, "cancel")
+	}
+	return &messages.Cancelled{}, nil
+}
+
+// A prompt that was to steer may have joined a turn of others before its runner has seen that.
+func TestAPromptThatMayHaveJoinedATurnOfOthersEndsNone(t *testing.T) {
+	for mode, want := range map[messages.InputAccepted_Mode][]string{
+		messages.InputAccepted_QUEUE: {"withdraw", "cancel"},
+		messages.InputAccepted_STEER: {"withdraw"},
+	} {
+		var said bytes.Buffer
+		n := &committedOf{}
+		r := &runner{a: &app{err: &said}, session: "ses_1", input: "inp_1", mode: mode, parts: []*messages.Part{{}}}
+		goOn := r.forsake(t.Context(), n)
+		if steers := mode == messages.InputAccepted_STEER; !slices.Equal(n.asked, want) || strings.Contains(goOn, "cancelled") == steers || strings.Contains(said.String(), "has joined") != steers {
+			t.Errorf("%v: asked was %v; it goes on with %q, and it says %q", mode, n.asked, goOn, said.String())
+		}
+	}
+}
