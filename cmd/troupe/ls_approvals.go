@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -161,7 +160,7 @@ func (a *app) askApprovals(ctx context.Context, loaded *config.Loaded, session s
 
 // approvalTable prints the list over the one before, where the terminal can.
 func (a *app) approvalTable() func(all []messages.ApprovalJSON) error {
-	above := 0
+	draw := a.redrawn()
 	return func(all []messages.ApprovalJSON) error {
 		width, height := a.size()
 		var out bytes.Buffer
@@ -172,19 +171,7 @@ func (a *app) approvalTable() func(all []messages.ApprovalJSON) error {
 				return err
 			}
 		}
-		text := ""
-		if a.styleFor(a.outTerm).on && above > 0 {
-			text = fmt.Sprintf("\x1b[%dA\x1b[J", above)
-		}
-		for line := range strings.Lines(out.String()) {
-			line = strings.TrimRight(line, "\n")
-			if r := []rune(line); len(r) > width {
-				line = string(r[:width])
-			}
-			text += line + "\n"
-		}
-		above = strings.Count(out.String(), "\n")
-		return written(io.WriteString(a.out, text))
+		return draw(narrowed(out.String(), width))
 	}
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"os"
 	"strings"
 	"testing"
@@ -90,5 +91,27 @@ func TestTheTableOfApprovalsCountsDown(t *testing.T) {
 	v.ExpiresAt = ""
 	if row := approvalRows([]messages.ApprovalJSON{v}, at)[0]; row[5] != "never" {
 		t.Error(row)
+	}
+}
+
+func TestTheTableOfApprovalsIsDrawnOverTheOneBefore(t *testing.T) {
+	var out bytes.Buffer
+	show := (&app{out: &out, outTerm: true, color: "always"}).approvalTable()
+	v := messages.ApprovalJSON{ID: "apr_1", State: "pending", Tool: "exec", Kind: "command", Preview: "make", Worker: "wrk_1", Session: "ses_1"}
+	for _, x := range []struct {
+		all  []messages.ApprovalJSON
+		up   string
+		said int
+	}{{[]messages.ApprovalJSON{v, v}, "", 4}, {[]messages.ApprovalJSON{v}, "\x1b[4A\x1b[J", 3}, {nil, "\x1b[3A\x1b[J", 1}, {nil, "\x1b[1A\x1b[J", 1}} {
+		out.Reset()
+		if err := show(x.all); err != nil {
+			t.Fatal(err)
+		}
+		if text := out.String(); !strings.HasPrefix(text, x.up) || strings.Contains(text, "\x1b[") != (x.up != "") || strings.Count(text, "\n") != x.said {
+			t.Errorf("%d wait: %q", len(x.all), text)
+		}
+	}
+	if got := narrowed("äöü\nx\n", 2); got != "äö\nx\n" {
+		t.Errorf("in two columns: %q", got)
 	}
 }

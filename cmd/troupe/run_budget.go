@@ -78,11 +78,7 @@ func (a *app) noteCalls(ctx context.Context, n node, v *messages.RunView, view *
 			continue
 		}
 		asked[q.ID] = true
-		what := summary(q.Arguments)
-		if q.Kind == "command" {
-			what = q.Preview
-		}
-		view.note("  %s waits for an approval: troupe approve %s (or deny)", visible(q.Tool+"("+oneLine(what, 60)+")"), q.ID)
+		view.note("  %s waits for an approval: troupe approve %s (or deny)", visible(q.Tool+"("+approvalAsks(&q)+")"), q.ID)
 	}
 }
 

@@ -82,17 +82,13 @@ func (a *app) topOnce(ctx context.Context, loaded *config.Loaded, f *topFlags) e
 func (a *app) topLive(ctx context.Context, loaded *config.Loaded, f *topFlags) error {
 	tick := time.NewTicker(f.interval)
 	defer tick.Stop()
-	above := 0
+	draw := a.redrawn()
 	for {
 		text, err := a.topText(ctx, loaded, f)
 		if err != nil {
 			return err
 		}
-		if a.styleFor(a.outTerm).on && above > 0 {
-			text = fmt.Sprintf("\x1b[%dA\x1b[J", above) + text
-		}
-		above = strings.Count(text, "\n")
-		if err := written(io.WriteString(a.out, text)); err != nil {
+		if err := draw(text); err != nil {
 			return err
 		}
 		select {
@@ -101,6 +97,32 @@ func (a *app) topLive(ctx context.Context, loaded *config.Loaded, f *topFlags) e
 			return nil // it was looked at for as long as somebody wanted
 		}
 	}
+}
+
+// redrawn prints a text over the one that it printed before, where the terminal can.
+func (a *app) redrawn() func(text string) error {
+	above := 0
+	return func(text string) error {
+		lines := strings.Count(text, "\n")
+		if a.styleFor(a.outTerm).on && above > 0 {
+			text = fmt.Sprintf("\x1b[%dA\x1b[J", above) + text
+		}
+		above = lines
+		return written(io.WriteString(a.out, text))
+	}
+}
+
+// narrowed is a text of which no line is wider than that.
+func narrowed(text string, width int) string {
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		line = strings.TrimRight(line, "\n")
+		if r := []rune(line); len(r) > width {
+			line = string(r[:width])
+		}
+		b.WriteString(line + "\n")
+	}
+	return b.String()
 }
 
 // topText is one table for a terminal. Where no process works there is nothing live: the store is not opened again and again.
@@ -135,14 +157,7 @@ func (a *app) topText(ctx context.Context, loaded *config.Loaded, f *topFlags) (
 		return "", err
 	}
 	text := fmt.Sprintf("%s  %s, %d at work%s\n", time.Now().Format(time.TimeOnly), count(len(all), "worker"), working, inMemory)
-	for line := range strings.Lines(out.String()) {
-		line = strings.TrimRight(line, "\n")
-		if r := []rune(line); len(r) > width {
-			line = string(r[:width])
-		}
-		text += line + "\n"
-	}
-	return text, nil
+	return text + narrowed(out.String(), width), nil
 }
 
 // topNode reaches who works on the data directory, as one who only watches.
