@@ -59,7 +59,7 @@ func (a *api) audit(_ http.ResponseWriter, r *http.Request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	l, err := ask[*messages.Audit](r.Context(), a, &messages.ListAudit{SessionId: q.Get("session"), Limit: p.most()})
+	l, err := ask[*messages.Audit](r.Context(), a, &messages.ListAudit{SessionId: q.Get("session")}) // all of it: a place among entries of one record counts those before it
 	if err != nil {
 		return answer{}, err
 	}

@@ -18,7 +18,7 @@ type auditPage struct {
 	at      int64  // of the place
 	seq     uint64
 	session string
-	behind  int  // entries of the same time, cursor and session that stand before it
+	behind  int  // entries of the same time, cursor and session that stand before it; of damage, all that stands before it
 	set     bool // there is a place
 }
 
@@ -47,45 +47,48 @@ func backwards(q url.Values) (p auditPage, err error) {
 	return p, nil
 }
 
-// most is how many of the newest entries have to be known to tell whether there are more: 0 for all.
-func (p auditPage) most() int32 {
-	if p.limit == 0 || p.set {
-		return 0
-	}
-	return int32(p.limit) + 1 //nolint:gosec // of 30 bits
-}
-
-// cut leaves the page of an audit, and gives the header that leads to the one before it (RFC 8288), if there is one.
+// cut leaves the page of a whole audit, and gives the header that leads to the one before it (RFC 8288), if there is one.
 func (p auditPage) cut(r *http.Request, l *messages.Audit) map[string]string {
 	all := l.GetEntries()
 	if p.set {
-		same := 0
+		same, damaged := 0, 0
 		all = keep(all, func(v *messages.AuditView) bool {
+			if v.GetKind() == messages.AuditDamage { // pages before those that tell what is damaged do not say it again
+				damaged++
+				return p.at == math.MaxInt64 && damaged <= p.behind
+			}
 			order := cmp.Or(cmp.Compare(v.GetAtUnixMs(), p.at), cmp.Compare(v.GetSessionId(), p.session), cmp.Compare(v.GetCursor(), p.seq))
 			if order == 0 {
 				same++
 			}
-			return v.GetKind() != messages.AuditDamage && (order < 0 || order == 0 && same <= p.behind) // the newest page has told what is damaged
+			return order < 0 || order == 0 && same <= p.behind
 		})
 	}
 	header := map[string]string{}
 	if p.limit > 0 && uint64(len(all)) > p.limit {
 		from := len(all) - int(p.limit) //nolint:gosec // of 30 bits
-		first, behind := all[from], 0
+		first, at, behind := all[from], all[from].GetAtUnixMs(), 0
+		if first.GetKind() == messages.AuditDamage {
+			at = math.MaxInt64 // it stands behind all that has a time
+		}
 		for _, v := range all[:from] {
-			if v.GetAtUnixMs() == first.GetAtUnixMs() && v.GetSessionId() == first.GetSessionId() && v.GetCursor() == first.GetCursor() {
+			if besides(v, first) {
 				behind++
 			}
 		}
 		all = all[from:]
-		at := first.GetAtUnixMs()
-		if first.GetKind() == messages.AuditDamage {
-			at = math.MaxInt64 // it stands behind all that has a time
-		}
 		q := r.URL.Query()
 		q.Set("before", fmt.Sprintf("%d.%d.%d.%s", at, first.GetCursor(), behind, first.GetSessionId()))
 		header["Link"] = "<" + r.URL.EscapedPath() + "?" + q.Encode() + `>; rel="next"`
 	}
 	l.Entries = all
 	return header
+}
+
+// besides says whether two entries have one place: they are of the same record, or both are damage.
+func besides(v, w *messages.AuditView) bool {
+	if v.GetKind() == messages.AuditDamage || w.GetKind() == messages.AuditDamage {
+		return v.GetKind() == w.GetKind()
+	}
+	return v.GetAtUnixMs() == w.GetAtUnixMs() && v.GetSessionId() == w.GetSessionId() && v.GetCursor() == w.GetCursor()
 }
