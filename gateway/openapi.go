@@ -132,7 +132,7 @@ func succeeded(r row, s *schemas) described {
 		return described{"description": "Done"}
 	}
 	out := described{"description": "The answer", "content": described{"application/json": described{"schema": s.of(r.out)}}}
-	if slices.Contains(r.query, "limit") {
+	if slices.Contains(r.query, "limit") && reflect.TypeOf(r.out).Kind() == reflect.Slice { // what is no list says in itself where it goes on
 		out["headers"] = described{"Link": described{"description": "The next page, while there is one: <address>; rel=\"next\"", "schema": described{"type": "string"}}}
 	}
 	return out

@@ -23,6 +23,7 @@ type described struct {
 		Parameters  []struct{ Name, In string }
 		Body        map[string]any `json:"requestBody"`
 		Responses   map[string]struct {
+			Headers map[string]any
 			Content map[string]struct {
 				Schema json.RawMessage `json:"schema"`
 			} `json:"content"`
@@ -146,5 +147,24 @@ func TestTheDescriptionSaysWhichWordsThereAre(t *testing.T) {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %s", want)
 		}
+	}
+}
+
+// TestTheDescriptionSaysWhichListsComeInPages: those whose pages lead to the next one by a header, and no others.
+func TestTheDescriptionSaysWhichListsComeInPages(t *testing.T) {
+	d, _ := describedBy(t, serve(t, &backend{}, gateway.Options{}))
+	var lists []string
+	for path, methods := range d.Paths {
+		for method, op := range methods {
+			for _, r := range op.Responses {
+				if r.Headers["Link"] != nil {
+					lists = append(lists, method+" "+path)
+				}
+			}
+		}
+	}
+	slices.Sort(lists)
+	if want := []string{"get /api/audit", "get /api/pipelines/runs", "get /api/sessions"}; !slices.Equal(lists, want) {
+		t.Errorf("%q, want %q", lists, want)
 	}
 }
