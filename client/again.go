@@ -28,14 +28,23 @@ const (
 // patiently sends a request again that was refused as there were too many, and one that the server was not there for, or was going away,
 // as long as it is certain that it is not done twice.
 func (c *Client) patiently(ctx context.Context, q *call) (proto.Message, error) {
-	began := time.Now()
+	var away time.Time // since when the server is, and not since the request was sent: that may wait for long
 	for try := 1; ; try++ {
+		began := time.Now()
 		reply, err := c.do(ctx, q)
 		if err == nil || ctx.Err() != nil {
 			return reply, err
 		}
+		now := time.Now()
+		switch {
+		case !away.IsZero():
+		case unsent(err):
+			away = began
+		default:
+			away = now
+		}
 		rest, again := q.again(err, try)
-		if !again || !tooSoon(err) && time.Since(began)+rest > c.patience {
+		if !again || !tooSoon(err) && now.Sub(away)+rest > c.patience {
 			return nil, err
 		}
 		pause := time.NewTimer(rest)

@@ -112,6 +112,32 @@ func TestWhatNobodyGotIsSentToTheServerThatComesBack(t *testing.T) {
 	}
 }
 
+// TestWhatTookLongerThanPatienceOutlivesARestart: only the time counts for which the server is away.
+func TestWhatTookLongerThanPatienceOutlivesARestart(t *testing.T) {
+	for _, how := range []string{"cut", "refused"} {
+		dir := t.TempDir()
+		var sent atomic.Int32
+		hold(t, dir, func(w http.ResponseWriter, _ *http.Request) {
+			if sent.Add(1) > 1 {
+				fmt.Fprint(w, "{}")
+				return
+			}
+			<-time.After(300 * time.Millisecond) // the turn is long
+			if how == "cut" {
+				panic(http.ErrAbortHandler)
+			}
+			w.WriteHeader(http.StatusServiceUnavailable)
+		})
+		c := dial(t, dir)
+		c.Patience(200 * time.Millisecond)
+		c.Forget() // net/http sends what came by a kept connection again by itself
+		_, err := c.Ask(t.Context(), &messages.ToSession{SessionId: "ses_1", Command: &messages.ToSession_AwaitTurn{AwaitTurn: &messages.AwaitTurn{InputId: "i"}}})
+		if err != nil || sent.Load() != 2 {
+			t.Errorf("%s: sent %d times: %v", how, sent.Load(), err)
+		}
+	}
+}
+
 func TestAServerThatStaysAwayIsToldOfInTheEnd(t *testing.T) {
 	dir := t.TempDir()
 	stop := hold(t, dir, func(http.ResponseWriter, *http.Request) {})

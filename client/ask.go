@@ -40,8 +40,8 @@ type call struct {
 type reader func(body []byte, h http.Header) (proto.Message, error)
 
 // Ask puts a command or question of package messages to the holder, as Runtime.Ask does. A refusal is
-// a *messages.Failure; ErrNoHolder says that the holder is gone, and stayed away for some 8 s: what cannot be done twice is asked again until then,
-// so that it outlives a restart of the server. It waits as long as ctx allows for what takes its time, such as the end of a turn.
+// a *messages.Failure; ErrNoHolder says that the holder is gone, and stayed away for some 8 s: what is not done twice when it is asked twice is asked
+// again until then, so that it outlives a restart of the server. It waits as long as ctx allows for what takes its time, such as the end of a turn.
 func (c *Client) Ask(ctx context.Context, m proto.Message) (proto.Message, error) {
 	if cmd, is := m.(*messages.ToSession); is {
 		switch {
