@@ -63,14 +63,20 @@ func (q *call) again(err error, try int) (rest time.Duration, again bool) {
 	var refused *messages.Failure
 	switch {
 	case tooSoon(err): // nothing of it was done, whatever it is
-		errors.As(err, &refused)
-		return time.Duration(refused.GetRetryAfterMs()) * time.Millisecond, try < tooMany && refused.GetRetryAfterMs() <= longestTurn.Milliseconds()
+		return inTurn(err, try)
 	case errors.As(err, &refused):
 		return max(rest, time.Duration(min(refused.GetRetryAfterMs(), longestRest.Milliseconds()))*time.Millisecond), refused.GetCode() == messages.CodeUnavailable && q.repeatable()
 	case unsent(err):
 		return rest, true
 	}
 	return rest, broken(err) && q.repeatable()
+}
+
+// inTurn says whether a request may be sent again that came too soon, and when.
+func inTurn(err error, try int) (rest time.Duration, again bool) {
+	var refused *messages.Failure
+	errors.As(err, &refused)
+	return time.Duration(refused.GetRetryAfterMs()) * time.Millisecond, try < tooMany && refused.GetRetryAfterMs() <= longestTurn.Milliseconds()
 }
 
 // repeatable says whether a request may be sent again when nobody knows whether it was done.

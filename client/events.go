@@ -21,7 +21,7 @@ const (
 	// comment every 15 s.
 	silence = 45 * time.Second
 	// After a broken connection the client comes back: at first soon, then later and later, tries
-	// times in a row, which is some 5 s.
+	// times in a row, which is some 7 s.
 	firstPause = 50 * time.Millisecond
 	lastPause  = 2 * time.Second
 	tries      = 8
@@ -32,7 +32,8 @@ const (
 // Events yields the events of a session with a seq above after, then live ones, until ctx ends or the
 // loop is left, as Runtime.Events does. A broken connection is made again, and the
 // stream goes on after the last event: without gap or duplicate of those with a seq; deltas of that
-// time are lost. When the holder stays away for some 5 s, the last thing is an error.
+// time are lost. When the holder stays away for some 7 s, the last thing is an error. A connection that
+// comes too soon after other requests of the same token waits for its turn, as Ask does.
 func (c *Client) Events(ctx context.Context, session string, after uint64) iter.Seq2[*messages.Event, error] {
 	return func(yield func(*messages.Event, error) bool) {
 		ctx, cancel := c.untilClosed(ctx)
@@ -67,6 +68,7 @@ type following struct {
 	yield   func(*messages.Event, error) bool
 	begun   bool // a connection was made before
 	failed  int  // connections that brought nothing, in a row
+	soon    int  // those that came too soon, in a row
 }
 
 // finalError is why there is nothing more to read: the connection is not just broken.
@@ -79,15 +81,23 @@ func (e finalError) Unwrap() error { return e.why }
 func (f *following) again(ctx context.Context, err error) bool {
 	var final finalError
 	var refused *messages.Failure
+	rest := min(firstPause<<f.failed, lastPause)
 	switch {
-	case !f.begun, errors.As(err, &final), f.failed >= tries:
+	case errors.As(err, &final):
 		return false
-	case errors.As(err, &refused) && refused.GetCode() != messages.CodeUnavailable:
+	case tooSoon(err):
+		var may bool
+		f.soon++
+		if rest, may = inTurn(err, f.soon); !may {
+			return false
+		}
+	case !f.begun, f.failed >= tries, errors.As(err, &refused) && refused.GetCode() != messages.CodeUnavailable:
 		return false
+	default:
+		f.failed++
 	}
-	pause := time.NewTimer(min(firstPause<<f.failed, lastPause))
+	pause := time.NewTimer(rest)
 	defer pause.Stop()
-	f.failed++
 	select {
 	case <-pause.C:
 		return true
@@ -114,7 +124,7 @@ func (f *following) once(ctx context.Context) error {
 	r := bufio.NewReaderSize(res.Body, 64<<10)
 	for {
 		e, err := readEvent(r, func() {
-			f.failed = 0
+			f.failed, f.soon = 0, 0
 			quiet.Reset(silence)
 		})
 		if err != nil {

@@ -106,6 +106,29 @@ func TestAProblemInTheStreamIsItsEnd(t *testing.T) {
 	}
 }
 
+// TestAStreamThatIsAskedForTooSoonWaitsForItsTurn, at first and when its connection is made again; a server that never lets it in is told of in the end.
+func TestAStreamThatIsAskedForTooSoonWaitsForItsTurn(t *testing.T) {
+	dir := t.TempDir()
+	var n atomic.Int32
+	hold(t, dir, func(w http.ResponseWriter, _ *http.Request) {
+		switch i := n.Add(1); i {
+		case 4, 8:
+			w.Header().Set("Content-Type", "text/event-stream")
+			fmt.Fprint(w, sse(int(i)))
+		default:
+			w.Header().Set("Content-Type", messages.ProblemType)
+			w.Header().Set("Retry-After", "0")
+			w.WriteHeader(http.StatusTooManyRequests)
+			fmt.Fprint(w, `{"code":"rate_limited","detail":"too many"}`)
+		}
+	})
+	seqs, err := follow(t, dial(t, dir), 0)
+	var f *messages.Failure
+	if !slices.Equal(seqs, []uint64{4, 8}) || !errors.As(err, &f) || f.GetCode() != messages.CodeRate || n.Load() != 13 {
+		t.Errorf("got %v by %d connections, %v", seqs, n.Load(), err)
+	}
+}
+
 func TestAnUnknownSessionIsRefusedAtOnce(t *testing.T) {
 	dir := t.TempDir()
 	asked := streams(t, dir)
@@ -150,7 +173,7 @@ func TestLeavingTheLoopEndsTheConnection(t *testing.T) {
 
 func TestAHolderThatStaysAwayIsAnErrorInTheEnd(t *testing.T) {
 	if testing.Short() {
-		t.Skip("the client comes back for 5 s before it gives up")
+		t.Skip("the client comes back for 7 s before it gives up")
 	}
 	dir := t.TempDir()
 	came := make(chan error, 1)
