@@ -92,7 +92,8 @@ func cancelAround(ctx context.Context, svc *Services, sys *actor.ActorSystem, se
 			return act.Ask[proto.Message](ctx, sys, session, &messages.AwaitSharedTurn{Name: id, TurnId: turn})
 		})
 		var over *messages.Failure
-		if err != nil && !errors.As(err, &over) { // an end that is told as a failure is an end
+		// An end that is told as a failure is an end; a conversation that cannot say, as its end cannot be written down, has not told of one (I1).
+		if err != nil && (!errors.As(err, &over) || over.GetCode() == messages.CodeUnavailable) {
 			fail = asFailure(err)
 		}
 	}
