@@ -237,7 +237,7 @@ func (s *Services) OwnersJobs(sys *actor.ActorSystem, p Place, epoch uint64, all
 		return
 	}
 	has := make(map[string]bool)
-	for _, m := range all[:min(len(all), maxJobsTold)] {
+	for _, m := range all { // a frame bounds them, and maxJobsTold those that are new here: what is known is not lost behind others
 		has[m.GetJobId()] = true
 		if told(m) && m.GetState() == messages.JobRunning && tools.IsJobID(m.GetJobId()) { // how others ended is told apart
 			s.takeJob(sys, seat, p, m, v)
