@@ -113,7 +113,7 @@ func (s *Session) Receive(c actor.Context) {
 // forget lets go of the state: a kept PID would keep all of it alive (house rule 10).
 func (s *Session) forget() {
 	s.endLife()
-	s.workers, s.grant, s.watchers, s.journal, s.facts, s.order = nil, nil, nil, nil, sessionFacts{}, nil
+	s.workers, s.byCall, s.run, s.grant, s.watchers, s.journal, s.facts, s.order = nil, nil, nil, nil, nil, nil, sessionFacts{}, nil
 	s.stash, s.builds, s.till, s.makings, s.shared, s.calm.silent = act.Stash{}, act.Stash{}, till{}, nil, nil, nil
 	s.receive = func(actor.Context) {}
 }
