@@ -109,7 +109,11 @@ type planBudgets struct {
 }
 
 // replan makes the budgets count that a changed plan has, one after the other. A step that has none any more bounds nobody, whoever waits for more of it goes on.
+// What an older plan had, which is heard again behind a newer one, counts no more.
 func (s *Session) replan(c actor.Context, m *planBudgets) {
+	if s.run.plan != nil && m.plan < s.run.plan.plan {
+		return
+	}
 	if s.building {
 		s.builds.Put(c)
 		return
