@@ -2,13 +2,16 @@ package actors_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/troupe-dev/troupe/actors"
 	"github.com/troupe-dev/troupe/actors/act"
@@ -419,5 +422,34 @@ func TestABudgetThatWasTakenAwayDoesNotComeBackByWhoWasOnTheWay(t *testing.T) {
 		if has() {
 			t.Errorf("%s: its budget is back", exec)
 		}
+	}
+}
+
+// What a run says of its changed plan it says once: when it cannot be written down then, it is written down later.
+func TestABudgetThatCouldNotBeTakenAwayIsTakenAwayLater(t *testing.T) {
+	const text = "version: 1\nname: t\nagents: {x: {system: You are x.}}\nsteps: [{id: a, foreach: '1..2', agent: x, prompt: 'talk ${{ item }}', budget: {tokens: 1000, on_exceed: pause}}]\n"
+	store := &actortest.Store{Store: stored(t)}
+	h := actortest.New(t, actortest.Options{Store: store, DataDir: t.TempDir(), Model: costing(actortest.Say("ok"), 300, 300)})
+	m, err := (&messages.StartRunJSON{Pipeline: text}).Proto()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, _ := h.Create(m)
+	run := messages.RunOf(s)
+	actortest.Until(t, "one waits", func() bool { return stepOf(h, s, run, "a").GetBudget().GetWaiting() == 1 })
+	plan, err := pipeline.Parse("t.yaml", strings.Replace(text, ", budget: {tokens: 1000, on_exceed: pause}", "", 1), pipeline.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var refused atomic.Int32
+	store.Refuse(func(f proto.Message) error {
+		if _, is := f.(*messages.BudgetChanged); is && refused.Add(1) <= 2 {
+			return errors.New("no room")
+		}
+		return nil
+	})
+	actortest.Ask[*messages.RunView](h, s, &messages.ResumeRun{RunId: run, PlanHash: plan.Hash, Sources: plan.Sources, AcceptChanges: true})
+	if v := endOf(h, s, run); v.GetState() != pipeline.Succeeded || refused.Load() != 3 {
+		t.Errorf("the run is %s: %s; %d were written", v.GetState(), v.GetError(), refused.Load())
 	}
 }

@@ -288,6 +288,9 @@ func (s *Session) budgetWritten(c actor.Context, m *budgetWritten) {
 	case m.paid != nil:
 		s.deliver(c, m.paid, m.granted)
 	case m.fail != nil:
+		if plan, ok := m.again.(*planBudgets); ok {
+			s.replanLater(c, plan, m.fail)
+		}
 		s.tell(c, m.asker, m.fail)
 	default:
 		f, _ := m.fact.(*messages.BudgetChanged)

@@ -9,6 +9,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/troupe-dev/troupe/actors/act"
 	"github.com/troupe-dev/troupe/messages"
 )
 
@@ -125,6 +126,16 @@ func (s *Session) replan(c actor.Context, m *planBudgets) {
 			return
 		}
 	}
+}
+
+// replanLater does it once more when it could not be written down: the run tells it once, and nobody else asks for it.
+func (s *Session) replanLater(c actor.Context, m *planBudgets, fail *messages.Failure) {
+	s.log.Error("budgets of a changed plan cannot be written", "err", fail)
+	svc := s.svc
+	svc.spawn(c.ActorSystem(), c.Self(), func(*act.Panic) any { return m }, func() any {
+		svc.pause(postPause)
+		return m
+	})
 }
 
 // byPlan are the budgets that a worker is asked for with. Who asks by a plan that has changed since, as whoever was on the way then, gets what the newest one says: else
