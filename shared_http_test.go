@@ -102,40 +102,28 @@ func TestAProgramSharesAConversationThroughAServer(t *testing.T) {
 	}
 	defer c.Close()
 	s := asked[*messages.SessionView](t, c, &messages.CreateSession{})
-	of := func(cmd any) *messages.ToSession {
-		m := &messages.ToSession{SessionId: s.GetId()}
-		switch x := cmd.(type) {
-		case *messages.ToSession_ShareConversation:
-			m.Command = x
-		case *messages.ToSession_TakeTurn:
-			m.Command = x
-		case *messages.ToSession_SubmitTurn:
-			m.Command = x
-		case *messages.ToSession_ReadConversation:
-			m.Command = x
-		case *messages.ToSession_WithdrawTurn:
-			m.Command = x
-		}
+	of := func(m *messages.ToSession) *messages.ToSession {
+		m.SessionId = s.GetId()
 		return m
 	}
-	talk := asked[*messages.SharedConversation](t, c, of(&messages.ToSession_ShareConversation{ShareConversation: &messages.ShareConversation{Name: "a/b"}}))
+	talk := asked[*messages.SharedConversation](t, c, of(&messages.ToSession{Command: &messages.ToSession_ShareConversation{ShareConversation: &messages.ShareConversation{Name: "a/b"}}}))
 	for i := range 1001 { // more than one page
-		asked[*messages.SharedTurn](t, c, of(&messages.ToSession_SubmitTurn{SubmitTurn: &messages.SubmitTurn{Name: "a/b", Text: fmt.Sprint("word ", i)}}))
+		asked[*messages.SharedTurn](t, c, of(&messages.ToSession{Command: &messages.ToSession_SubmitTurn{SubmitTurn: &messages.SubmitTurn{Name: "a/b", Text: fmt.Sprint("word ", i)}}}))
 	}
 	turn := &messages.TakeTurn{Name: "a/b", TurnId: "inp_1", Member: "pro", Prompt: "Tabs or spaces?", By: "carl"}
 	for range 2 {
-		if r := asked[*messages.TurnResult](t, c, of(&messages.ToSession_TakeTurn{TakeTurn: turn})); r.GetText() != "Tabs adapt." {
+		if r := asked[*messages.TurnResult](t, c, of(&messages.ToSession{Command: &messages.ToSession_TakeTurn{TakeTurn: turn}})); r.GetText() != "Tabs adapt." {
 			t.Errorf("the turn came to %v", r)
 		}
 	}
-	v := asked[*messages.SharedConversation](t, c, of(&messages.ToSession_ReadConversation{ReadConversation: &messages.ReadConversation{Name: "a/b"}}))
+	v := asked[*messages.SharedConversation](t, c, of(&messages.ToSession{Command: &messages.ToSession_ReadConversation{ReadConversation: &messages.ReadConversation{Name: "a/b"}}}))
 	if n := len(v.GetTurns()); n != 1002 || v.GetTurns()[n-1].GetMember() != "pro" || v.GetTurns()[1000].GetTurn().GetText() != "word 1000" || v.GetConversationId() != talk.GetConversationId() {
 		t.Errorf("%d turns of %v", n, v.GetConversationId())
 	}
 	if all := asked[*messages.Conversations](t, c, &messages.ListConversations{SessionId: s.GetId()}); len(all.GetConversations()) != 1 || all.GetConversations()[0].GetCount() != 1002 {
 		t.Errorf("listed as %v", all)
 	}
-	if _, err := c.Ask(t.Context(), of(&messages.ToSession_WithdrawTurn{WithdrawTurn: &messages.WithdrawTurn{Name: "a/b", TurnId: "inp_1"}})); err == nil {
+	if _, err := c.Ask(t.Context(), of(&messages.ToSession{Command: &messages.ToSession_WithdrawTurn{WithdrawTurn: &messages.WithdrawTurn{Name: "a/b", TurnId: "inp_1"}}})); err == nil {
 		t.Error("a turn that is over was taken back")
 	}
 	var told []string
