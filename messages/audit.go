@@ -12,7 +12,7 @@ type AuditJSON struct {
 	Agent      string `json:"agent,omitempty"`
 	Turn       string `json:"turn,omitempty"`
 	ExecID     string `json:"exec_id,omitempty"`
-	What       string `json:"what"` // the tool, the level of trust, the rule, the names of the tools, which agent a session was created with and why it was closed, why a turn was cancelled, a timer's id, or what is damaged
+	What       string `json:"what"` // the tool, the level of trust, the rule, the names of the tools, which agent a session was created with and why it was closed, why a turn was cancelled, a timer's id, the name of a run's pipeline or the step that asked, or what is damaged
 	Workspace  string `json:"workspace,omitempty"`
 	ArgsHash   string `json:"args_hash,omitempty"` // hex
 	Edited     bool   `json:"edited,omitempty"`    // the arguments are those of who answered
