@@ -167,6 +167,40 @@ func questionsEnd(browser context.Context, t *testing.T) {
 	x.until("the turn has ended", `document.querySelector('.turn > footer .s-aborted') && !document.querySelector('.approval')`)
 }
 
+// endsAreTold has a question end of which the page hears only as the next one takes its place: it says so.
+func endsAreTold(browser context.Context, t *testing.T) {
+	h := newStage(t, writes, gateway.Options{})
+	s, _ := h.session(troupe.SessionOptions{}, nil)
+	x := newTab(browser, t, h.url)
+	x.open("/")
+	value[bool](x, `((f) => { window.fetch = (u, o) => String(u).endsWith('/shown') ? new Promise(() => {}) : f(u, o); return true; })(window.fetch)`)
+	submitTo(t, h.rt, s.ID(), "write a.txt b.txt")
+	x.click("Approvals")
+	x.until("both are listed", `document.querySelectorAll('.rows li').length === 2`)
+	x.press("j")
+	x.until("the second one is there", `location.search && document.querySelector('.approval')`)
+	x.press("k")
+	x.until("who only looks around is told nothing", `document.querySelector('.approval') && document.querySelector('.told') === null`)
+	first, next := "a.txt", "b.txt"
+	if !strings.Contains(x.textNow(), "+++ b/a.txt") {
+		first, next = next, first
+	}
+	x.sees("+++ b/" + first)
+	all, err := h.rt.Approvals(h.ctx)
+	if err != nil || len(all) != 2 {
+		t.Fatalf("%v %v", all, err)
+	}
+	for _, a := range all {
+		if strings.Contains(a.GetPreview(), first) {
+			if _, err := h.rt.Ask(h.ctx, &messages.ResolveApproval{ApprovalId: a.GetApprovalId(), Decision: messages.Decision_REJECTED}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	x.sees("+++ b/" + next)
+	x.sees("The question about write_file was answered elsewhere")
+}
+
 // tokensEnd revokes a token while its page is open: it asks for another one, and goes on with that.
 func tokensEnd(browser context.Context, t *testing.T) {
 	var secret atomic.Value

@@ -31,12 +31,13 @@ function App() {
     setAnswered((old) => [...old.slice(-100), id]);
     loaded.again();
   };
-  useEffect(() => {
+  const ended = () => {
     const a = seen.current;
     if (!a || !loaded.value || loaded.value.some((x) => x.id === a.id)) return;
     seen.current = undefined;
     setTold(overText(a));
-  }, [loaded.value]);
+  };
+  useEffect(ended, [loaded.value]);
   const n = waiting?.length ?? 0;
   const page = place.path[0] ?? '';
   const where = `${page} ${place.path[1] ?? ''}`;
@@ -50,7 +51,7 @@ function App() {
   }, [where]);
   useEffect(() => { if (page !== 'sessions') document.title = n ? `(${n}) troupe` : 'troupe'; }, [n, page]);
   return (
-    <Seen.Provider value={(a) => { seen.current = a; }}>
+    <Seen.Provider value={(a) => { ended(); seen.current = a; } /* the next question is there before ended looks */}>
       <a class="skip" href="#main">Skip to the content</a>
       <header class="top">
         <Link to="/" class="brand" label="troupe: sessions"><img src="/console/icon.svg" alt="" width="24" height="24" /> troupe</Link>
