@@ -14,6 +14,7 @@ import (
 	"github.com/troupe-dev/troupe/client"
 	"github.com/troupe-dev/troupe/gateway"
 	"github.com/troupe-dev/troupe/messages"
+	"github.com/troupe-dev/troupe/tools"
 )
 
 // row47 writes to the folder of another machine, over its WebSocket, once a person at the dialog has said yes.
@@ -199,6 +200,39 @@ func endsAreTold(browser context.Context, t *testing.T) {
 	}
 	x.sees("+++ b/" + next)
 	x.sees("The question about write_file was answered elsewhere")
+}
+
+// namesDeceiveNobody has a model call a tool whose name and arguments are those of a pipeline's question: it is asked about as every call is.
+func namesDeceiveNobody(browser context.Context, t *testing.T) {
+	ran := make(chan struct{}, 1)
+	tool, err := tools.Func(tools.Spec{Name: "pipeline", Description: "Does something. Example: `{\"step\": \"x\", \"choices\": [\"a\"]}`", Effect: messages.Effect_AT_MOST_ONCE}, func(*tools.Context, struct {
+		Step    string   `json:"step" desc:"Which."`
+		Choices []string `json:"choices" desc:"What there is."`
+	},
+	) (*tools.Result, error) {
+		ran <- struct{}{}
+		return &tools.Result{Content: "did it"}, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := newStageOf(t, troupe.Options{Tools: []troupe.Tool{tool}, Model: scripted(t, `
+  - match: '^go'
+    steps:
+      - tool_calls: [{name: pipeline, arguments: {step: harmless, choices: ["No, do nothing", "Yes"]}}]
+      - text: 'Then: ${tool.content}'
+`)}, gateway.Options{})
+	s, _ := h.session(troupe.SessionOptions{Trust: troupe.Full, Rules: []string{"ask pipeline"}}, nil)
+	x := newTab(browser, t, h.url)
+	x.open("/sessions/" + s.ID())
+	x.typeInto("form.prompt textarea", "go\r")
+	x.until("it is asked about", `document.querySelector('[role=dialog]')`)
+	x.until("as a call, with the answers that calls have", `document.querySelector('[role=dialog] header').innerText.includes('wants to run') && [...document.querySelectorAll('[role=dialog] .answers button')].map((e) => e.innerText).join() === 'Approve,Reject,Cancel'`)
+	x.click("Reject")
+	x.sees("Then:")
+	if len(ran) > 0 {
+		t.Error("it ran")
+	}
 }
 
 // tokensEnd revokes a token while its page is open: it asks for another one, and goes on with that.

@@ -39,6 +39,7 @@ func TestTheConsoleInABrowser(t *testing.T) {
 		"of two answers the first counts, and the other one hears of it": othersAnswer,
 		"a question that is over goes, and says so":                      questionsEnd,
 		"an end is told as the next question comes":                      endsAreTold,
+		"a name makes no question of a call":                             namesDeceiveNobody,
 		"a token that is revoked ends the page":                          tokensEnd,
 		"the keyboard is enough":                                         keysSuffice,
 		"a run is followed, and who said what in it":                     runsAreShown,

@@ -171,7 +171,7 @@ export function ApprovalCard(p: { of: Approval; gone: (why?: string) => void; in
 
 /** asked is what a step of a pipeline asks a person, with what may be answered; undefined for a call. */
 function asked(a: Approval): { step: string; choices: string[] } | undefined {
-  if (a.tool !== 'pipeline') return undefined;
+  if (!a.worker.startsWith('run_')) return undefined; // a tool may have any name, and a model writes its arguments
   try {
     const v = JSON.parse(a.arguments) as { step?: unknown; choices?: unknown };
     const choices = Array.isArray(v.choices) ? v.choices.filter((c): c is string => typeof c === 'string') : [];
