@@ -253,8 +253,9 @@ func inputsJoin(browser context.Context, t *testing.T) {
 	x.until("a replay comes to the same", order+` === 'user,model,call,joined,model,footer'`)
 }
 
-// jobsAreEnded shows how many commands run in the background, and ends them.
-func jobsAreEnded(browser context.Context, t *testing.T) {
+// leaveRunning has an agent leave two commands running in the background, in a session whose page is open.
+func leaveRunning(browser context.Context, t *testing.T) (*stage, string, *tab) {
+	t.Helper()
 	sb, err := sandbox.Detect(t.Context(), sandbox.None, sandbox.Options{CacheDir: t.TempDir()})
 	if err != nil {
 		t.Skipf("no commands here: %v", err)
@@ -270,15 +271,32 @@ func jobsAreEnded(browser context.Context, t *testing.T) {
 	x.open("/sessions/" + s.ID())
 	x.typeInto("form.prompt textarea", "start\r")
 	x.sees("2 commands run in the background")
+	return h, s.ID(), x
+}
+
+// jobsAreEnded shows how many commands run in the background, and ends them.
+func jobsAreEnded(browser context.Context, t *testing.T) {
+	h, session, x := leaveRunning(browser, t)
 	x.shot("run")
 	x.size(360, 740, "dark")
 	x.wantNoOverflow()
 	x.click("End them")
 	x.until("nothing is said of them any more", `!document.querySelector('.jobs')`)
-	n, err := h.rt.Ask(h.ctx, &messages.ToSession{SessionId: s.ID(), Command: &messages.ToSession_CountJobs{CountJobs: &messages.CountJobs{}}})
+	n, err := h.rt.Ask(h.ctx, &messages.ToSession{SessionId: session, Command: &messages.ToSession_CountJobs{CountJobs: &messages.CountJobs{}}})
 	if err != nil || n.(*messages.JobCount).GetBackground() != 0 { //nolint:forcetypeassert // the reply of CountJobs
 		t.Errorf("%v %v", n, err)
 	}
+}
+
+// jobsEndUnseen has commands end, of which no event tells, while the server cannot be asked how many there are.
+func jobsEndUnseen(browser context.Context, t *testing.T) {
+	h, session, x := leaveRunning(browser, t)
+	value[bool](x, `((f) => { window.lost = 0; window.fetch = (u, o) => String(u).endsWith('/jobs') && !window.lost++ ? Promise.reject(new TypeError('lost')) : f(u, o); return true; })(window.fetch)`)
+	x.until("it could not be asked", `window.lost > 0`)
+	if _, err := h.rt.Ask(h.ctx, &messages.ToSession{SessionId: session, Command: &messages.ToSession_Cancel{Cancel: &messages.CancelSession{Jobs: true}}}); err != nil {
+		t.Fatal(err)
+	}
+	x.until("nothing is said of them any more", `!document.querySelector('.jobs')`)
 }
 
 // timePasses has a transcript whose turns have long been drawn: how long ago they were goes on.

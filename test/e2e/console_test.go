@@ -33,6 +33,7 @@ func TestTheConsoleInABrowser(t *testing.T) {
 		"what a stop left of an answer is shown":                          partsAreKept,
 		"an input stands where it joined the turn":                        inputsJoin,
 		"commands in the background are seen, and ended":                  jobsAreEnded,
+		"commands that end unseen are not told any more":                  jobsEndUnseen,
 		"time passes":                          timePasses,
 		"a hundred thousand lines stay usable": longTexts,
 		"a call travels to another machine when a person says so":        callsTravel,

@@ -57,7 +57,7 @@ export function SessionPage(p: { id: string; place: Place; approvals: Approval[]
     if (!left) return;
     const t = setTimeout(jobs.again, 5000);
     return () => clearTimeout(t);
-  }, [jobs.value]);
+  }, [jobs.value, jobs.error]);
   const title = plain(s?.title || first, 120) || 'Session';
   const all = workers.value ?? s?.workers ?? [];
   const copied = copies(places.value ?? s?.workspaces ?? []);
