@@ -27,7 +27,7 @@ function Runs(p: { place: Place }) {
       <h1>Runs</h1>
       <Trouble error={loaded.error} />
       {!loaded.value && !loaded.error && <p class="hint" role="status">Loading</p>}
-      {loaded.value && !page.total && <Empty>No pipeline has run yet. `troupe pipeline run FILE` runs one.</Empty>}
+      {loaded.value && !page.total && <Empty>No pipeline has run yet. <code>troupe pipeline run FILE</code> runs one.</Empty>}
       <ul class="rows" aria-label="runs">
         {page.items.map((r) => (
           <li key={r.id}>
