@@ -22,6 +22,11 @@ func (c *conn) needs(s Scope) error {
 func (c *conn) attach(f *messages.AttachFrame) {
 	if f.Leave {
 		p := place{f.Session, f.Workspace}
+		c.mu.Lock()
+		if c.owned[p] != nil {
+			c.leaving[p] = true
+		}
+		c.mu.Unlock()
 		if !c.later(func() { c.leave(p) }) { // how its jobs ended is heard before
 			c.leave(p)
 		}
@@ -187,6 +192,7 @@ func (c *conn) leave(p place) {
 	fn := c.owned[p]
 	delete(c.owned, p)
 	delete(c.epochs, p)
+	delete(c.leaving, p)
 	c.mu.Unlock()
 	if fn != nil {
 		fn(true)
@@ -200,18 +206,19 @@ func (c *conn) Taken(session, uri string) {
 	c.mu.Lock()
 	delete(c.owned, p)
 	delete(c.epochs, p)
+	delete(c.leaving, p)
 	c.mu.Unlock()
 	c.refuse(&messages.ErrorFrame{About: messages.FrameAttach, Session: session}, messages.Fail(messages.CodeConflict, "another program has taken the workspace "+uri+" of session "+session, "take it back with steal"))
 }
 
-// leaveAll gives every place back: the client may come back for them.
+// leaveAll gives every place back: the client may come back for those that it has not said it leaves.
 func (c *conn) leaveAll() {
 	c.mu.Lock()
-	all := c.owned
-	c.owned = nil
+	all, leaving := c.owned, c.leaving
+	c.owned, c.leaving = nil, nil
 	c.mu.Unlock()
-	for _, fn := range all {
-		fn(false)
+	for p, fn := range all {
+		fn(leaving[p])
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/coder/websocket"
+
 	"github.com/troupe-dev/troupe/gateway"
 	"github.com/troupe-dev/troupe/messages"
 )
@@ -100,4 +102,19 @@ func TestAJobIsToldOfByTheOwnerOfItsPlaceAlone(t *testing.T) {
 	if !<-house.left {
 		t.Error("it has not left for good")
 	}
+}
+
+// TestAnOwnerThatLeavesAndHangsUpHasLeftForGood, also while what it said before is not heard yet.
+func TestAnOwnerThatLeavesAndHangsUpHasLeftForGood(t *testing.T) {
+	house := &keeping{owning: takesOwners(), told: make(chan *messages.OwnedJob)}
+	ws := socketTo(t, serve(t, house, gateway.Options{}))
+	say(t, ws, `{"type":"hello","version":1,"features":["jobs"]}`, ownsX)
+	hear(t, ws, `"type":"hello"`)
+	hear(t, ws, `"epoch":7`)
+	say(t, ws, `{"type":"job","job_id":"job_1","session":"s","workspace":"lap:/x","state":"exited"}`, `{"type":"attach","session":"s","workspace":"lap:/x","leave":true}`)
+	_ = ws.Close(websocket.StatusNormalClosure, "") // it may be gone already
+	if !<-house.left {
+		t.Error("it may come back")
+	}
+	<-house.told
 }
