@@ -171,8 +171,8 @@ func (f *whyFacts) askLive(ctx context.Context, n node, session string, all *mes
 	if err != nil {
 		return err
 	}
+	f.live = awake(tree, session)
 	for _, c := range tree.GetRoot().GetChildren() {
-		f.live = f.live || c.GetId() == session
 		if provider, ok := strings.CutPrefix(c.GetId(), "limiter-"); ok {
 			f.queues[provider] = c.GetWaiting()
 		}

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/troupe-dev/troupe/messages"
@@ -96,6 +97,10 @@ func whyInput(ctx context.Context, n node, id string, all *messages.Workers) (j 
 			return whyJSON{ID: id, State: "waiting"}.word(f, in, place), true, nil
 		}
 	}
+	before, err := ask[*messages.Tree](ctx, n, &messages.DescribeTree{Deep: true}) // asking for inputs wakes a session
+	if err != nil {
+		return j, false, err
+	}
 	for _, w := range all.GetWorkers() {
 		if w.GetStaged() == 0 && w.GetTurn() == "" {
 			continue
@@ -113,10 +118,16 @@ func whyInput(ctx context.Context, n node, id string, all *messages.Workers) (j 
 			if err != nil {
 				return j, false, err
 			}
+			f.live = f.live && awake(before, w.GetSessionId())
 			return whyStaged(f, w.JSON(), in.GetInputs(), at), true, nil
 		}
 	}
 	return j, false, nil
+}
+
+// awake says whether a session is in memory.
+func awake(all *messages.Tree, session string) bool {
+	return slices.ContainsFunc(all.GetRoot().GetChildren(), func(c *messages.ActorView) bool { return c.GetId() == session })
 }
 
 // whyStaged is why of one of a worker's inputs: those that wait for a turn wait for all before them.

@@ -212,3 +212,24 @@ func TestWhyOfWhatWaitsBehindSomethingElse(t *testing.T) {
 		t.Errorf("a session that is not in memory: %+v", j)
 	}
 }
+
+// TestWhyOfAnInputOfADeadProcess: asking for the inputs of a session brings it into memory, and no process works on it all the same.
+func TestWhyOfAnInputOfADeadProcess(t *testing.T) {
+	m := newMachine(t)
+	script := m.write("s.yaml", blocking)
+	s := m.serve()
+	first := m.start("run", "work", "-C", "a", "-m", "scripted/"+script, "--trust", "full")
+	first.waitFor("I begin.")
+	m.begun("a")
+	id := m.onlySession()
+	var in messages.StagedJSON
+	s.post("/api/sessions/"+id+"/inputs", `{"input_id": "inp_behind", "text": "work"}`, &in)
+	first.signal(os.Kill)
+	_, _ = first.wait()
+	s.signal(os.Kill)
+	_, _ = s.wait()
+	j := m.why("inp_behind")
+	if j.State != "staged" || j.For.Position != 1 || j.For.Command != "troupe run -s "+id || !strings.Contains(j.Text, "no process works on it; go on with: troupe run -s "+id) {
+		t.Errorf("of a dead process: %+v", j)
+	}
+}
