@@ -52,11 +52,16 @@ func why(ctx context.Context, n node, id string) (whyJSON, error) {
 	var known []string
 	own := id
 	if strings.HasPrefix(id, messages.RunPrefix) {
-		run, err := ask[*messages.RunView](ctx, n, &messages.ShowRun{RunId: id})
+		runs, err := ask[*messages.Runs](ctx, n, &messages.ListRuns{}) // to show it would wake it
 		if err != nil {
 			return whyJSON{}, err
 		}
-		id = run.GetSessionId() // whose only work it is
+		for _, r := range runs.GetRuns() {
+			if r.GetRunId() == own {
+				id = r.GetSessionId() // whose only work it is
+			}
+			known = append(known, r.GetRunId())
+		}
 	}
 	for _, w := range all.GetWorkers() {
 		if id == w.GetId() || id == w.GetSessionId() {

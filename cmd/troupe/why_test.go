@@ -233,3 +233,21 @@ func TestWhyOfAnInputOfADeadProcess(t *testing.T) {
 		t.Errorf("of a dead process: %+v", j)
 	}
 }
+
+// TestWhyOfARunOfADeadProcess: it is not brought into memory to be asked about.
+func TestWhyOfARunOfADeadProcess(t *testing.T) {
+	m := newMachine(t)
+	script := m.write("s.yaml", blocking)
+	file := m.write("p.yaml", "version: 1\nname: one\nagents: {plain: {system: You work., tools: [exec]}}\nsteps:\n  - {id: a, agent: plain, prompt: work}\n")
+	r := m.start("pipeline", "run", file, "-C", "a", "-m", "scripted/"+script, "--trust", "full")
+	m.begun("a")
+	id := m.listedRun().ID
+	r.signal(os.Kill)
+	_, _ = r.wait()
+	if j := m.why(id); j.ID != id || j.For.Kind != "process" || j.For.Command != "troupe pipeline run --resume "+id {
+		t.Errorf("of a dead process: %+v", j)
+	}
+	if code, _, stderr := m.run("why", id[:len(id)-1]); code != exitMissing || !strings.Contains(stderr, "did you mean "+id+"?") {
+		t.Errorf("of a run that there is not: %d %s", code, stderr)
+	}
+}
