@@ -193,7 +193,7 @@ func (s *source) bare(node ast.Node, what string) *Expr {
 		if strings.Contains(src, "${{") {
 			break
 		}
-		return &Expr{Src: src, at: from, block: s.block(from)}
+		return s.expr(&Expr{Src: src, at: from, block: s.block(from)})
 	default:
 		s.mismatch(node, what, "an expression", exampleOf(what))
 		return nil

@@ -23,6 +23,8 @@ func TestAFileThatWouldTakeTheProcessWithItIsRefused(t *testing.T) {
 	for what, c := range map[string]struct{ text, want string }{
 		"brackets in a text":              {prompt("${{ " + strings.Repeat("(", room) + " }}"), "the expression has 491522 bytes; one has at most 65536"},
 		"brackets in a bare expression":   {head + "steps:\n  - {id: a, agent: x, prompt: x, when: '" + strings.Repeat("(", room) + "'}\n", "the expression has 491520 bytes"},
+		"brackets in a block":             {head + "steps:\n  - id: a\n    agent: x\n    prompt: x\n    when: |\n      " + strings.Repeat("(", room) + "\n", "the expression has 491521 bytes"},
+		"expressions that are blocks":     {head + "steps:\n  - {id: a, agent: x, prompt: '" + strings.Repeat("${{1}}", 5000) + "'}\n  - id: b\n    agent: x\n    prompt: x\n    when: |\n      true\n", "one expression too many"},
 		"brackets within what one may be": {prompt("${{ " + strings.Repeat("(", 64<<10-2) + " }}"), "expression: "},
 		"expressions":                     {prompt(strings.Repeat("${{1}}", room/6)), "one expression too many; a file has at most 5000"},
 		"steps":                           {many(501), "the pipeline has 501 steps; it has at most 500"},
