@@ -67,6 +67,9 @@ func functions() (out []string) {
 	return append(out, readName)
 }
 
+// maxLooked is of how many members of an expression that are called alike the type is found, which has each of them compiled.
+const maxLooked = 8
+
 // fields says what there is in the place of a field that there is not: of what it is taken from the type is found by itself.
 func (e *Expr) fields(word string, env types.Map) string {
 	tree, err := parser.Parse(e.Src)
@@ -74,19 +77,24 @@ func (e *Expr) fields(word string, env types.Map) string {
 		return ""
 	}
 	var known []string
+	looked := 0
 	ast.Walk(&tree.Node, visit(func(n ast.Node) {
 		m, ok := n.(*ast.MemberNode)
-		if !ok || known != nil {
+		if !ok || known != nil || looked == maxLooked {
 			return
 		}
 		if name, ok := m.Property.(*ast.StringNode); !ok || name.Value != word {
 			return
 		}
+		looked++
 		of := &Expr{Src: m.Node.String()}
 		t, fault := of.compile(env, wantAny)
 		typed, ok := t.(natural)
 		if fault != nil || !ok || typed.n.TypeData == nil {
 			return // of an item of a predicate, say
+		}
+		if _, right := typed.n.Fields[word]; right {
+			return // there it is; it is missed elsewhere
 		}
 		for name := range typed.n.Fields {
 			known = append(known, name)

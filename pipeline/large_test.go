@@ -82,3 +82,18 @@ func BenchmarkChain(b *testing.B) {
 		})
 	}
 }
+
+// TestAFieldThatIsMissedIsNotLookedForEverywhere: its name may stand in thousands of places, and each would be compiled.
+func TestAFieldThatIsMissedIsNotLookedForEverywhere(t *testing.T) {
+	made := func(members int) float64 {
+		text := head + "inputs: {any: {type: object}}\nsteps:\n  - {id: a, agent: x, prompt: '${{ [inputs.any" + strings.Repeat(".word", members) + ", inputs.word] }}'}\n"
+		return testing.AllocsPerRun(1, func() {
+			if _, err := pipeline.Parse("t.yaml", text, pipeline.Options{}); err == nil || !strings.Contains(err.Error(), "unknown field word") {
+				t.Errorf("%d members: %.300v", members, err)
+			}
+		})
+	}
+	if few, many := made(100), made(400); many > 5*few {
+		t.Errorf("among 100 members it makes %.0f objects, among 400 %.0f: %.1f times as many", few, many, many/few)
+	}
+}
