@@ -50,12 +50,15 @@ func (x *Owner) leaves(m *messages.Execute, tc *tools.Context) {
 			j.Command, j.StartedUnixMs = x.redacted(now.GetCommand()), now.GetStartedUnixMs()
 		}
 		j.State = tools.JobRunning
+		x.mu.Lock()
+		x.jobs.runs[id] = j // before it is noted: who reads a note of what does not run takes it for cut off
+		x.mu.Unlock()
 		if err := x.note(j); err != nil {
+			x.mu.Lock()
+			delete(x.jobs.runs, id)
+			x.mu.Unlock()
 			return nil, tools.Errorf(tools.CodeInternalError, "Unexpected error: the job cannot be noted on its machine")
 		}
-		x.mu.Lock()
-		x.jobs.runs[id] = j
-		x.mu.Unlock()
 		x.tellOf(j) // a server that asks after a crash what became of the call does not know of it
 		return func() { x.jobEnded(set, j) }, nil
 	}
