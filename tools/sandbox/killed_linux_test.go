@@ -99,6 +99,10 @@ func TestTheGuardEndsWhenNobodyHoldsItsSandbox(t *testing.T) {
 		if out, exit := sh(t, s, folder(t), "echo once"); out != "once\n" || exit.Code != 0 {
 			t.Fatalf("%q %+v", out, exit)
 		}
+		if guards := alive(t, guardArg+" "+cache); len(guards) != 1 {
+			t.Fatalf("while it is held, its guards are %q", guards)
+		}
+		runtime.KeepAlive(s)
 	}()
 	left := alive(t, guardArg+" "+cache)
 	for range 600 {
