@@ -142,7 +142,7 @@ func leftOutput(tc *Context, a jobOutputArgs, note string, meta map[string]any) 
 	if tc.Home == nil || !plainID(a.JobID) || !strings.HasPrefix(a.JobID, messages.JobPrefix) {
 		return nil, gone
 	}
-	f, err := tc.Home.ReadFile("spill/"+a.JobID, workspace.MaxFile)
+	f, err := tc.Home.ReadFile(spillName(a.JobID), workspace.MaxFile)
 	if err != nil {
 		return nil, gone
 	}

@@ -114,7 +114,7 @@ func (a *AwayJob) Finish(told *messages.OwnedJob, home *workspace.Workspace) boo
 	}
 	left := j.away.left
 	j.mu.Unlock()
-	if !left && home != nil && !strings.Contains(spill(home, j.id, j.left()), "could not be kept") {
+	if !left && home != nil && IsJobID(j.id) && putSpill(home, j.id, j.left()) == nil {
 		j.mu.Lock()
 		j.away.left, j.kept, left = true, nil, true
 		j.mu.Unlock()

@@ -100,15 +100,22 @@ func spill(home *workspace.Workspace, execID, text string) string {
 	if home == nil || !plainID(execID) {
 		return ""
 	}
+	if err := putSpill(home, execID, text); err != nil {
+		return fmt.Sprintf("[the whole output could not be kept: %v]", err)
+	}
+	return fmt.Sprintf("[the whole output is in the workspace home: read_file or grep with path %q and workspace_id \"home\"]", spillName(execID))
+}
+
+// putSpill is spill for programs.
+func putSpill(home *workspace.Workspace, execID, text string) error {
 	if len(text) > maxSpill {
 		text = strings.ToValidUTF8(text[:maxSpill], "")
 	}
-	name := "spill/" + execID
-	if _, err := home.WriteFile(name, []byte(text), workspace.WriteOptions{Parents: true, Limit: maxSpill}); err != nil {
-		return fmt.Sprintf("[the whole output could not be kept: %v]", err)
-	}
-	return fmt.Sprintf("[the whole output is in the workspace home: read_file or grep with path %q and workspace_id \"home\"]", name)
+	_, err := home.WriteFile(spillName(execID), []byte(text), workspace.WriteOptions{Parents: true, Limit: maxSpill})
+	return err
 }
+
+func spillName(execID string) string { return "spill/" + execID }
 
 // plainID tells ids of ours, which are safe as a file name.
 func plainID(id string) bool {
