@@ -299,6 +299,34 @@ func jobsEndUnseen(browser context.Context, t *testing.T) {
 	x.until("nothing is said of them any more", `!document.querySelector('.jobs')`)
 }
 
+// trimmedEventsAreTold has a page whose first events are gone, whatever words that is said with: it goes on with those that are there.
+func trimmedEventsAreTold(browser context.Context, t *testing.T) {
+	h := newStage(t, "\n  - reply: {text: 'I heard: ${user}'}\n", gateway.Options{})
+	s, _ := h.session(troupe.SessionOptions{}, nil)
+	for _, words := range []string{"one", "two"} {
+		if _, err := s.Run(h.ctx, words); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var left uint64 // the end of the first turn
+	for e, err := range h.rt.Events(h.ctx, s.ID(), 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e.GetType() == messages.EventTurnCompleted {
+			left = e.GetSeq()
+			break
+		}
+	}
+	x := newTab(browser, t, h.url)
+	x.open("/")
+	value[bool](x, fmt.Sprintf(`((f) => { window.fetch = (u, o) => String(u).endsWith('/events?after=0') ? Promise.resolve(new Response(JSON.stringify({status: 410, code: 'trimmed', detail: 'gone', hint: 'begin later', resume_after: %d}), {status: 410})) : f(u, o); return true; })(window.fetch)`, left))
+	x.until("it is listed, and opened", `(document.querySelector(".rows li a")?.click(), location.pathname !== "/")`)
+	x.sees(fmt.Sprintf("The events up to %d were trimmed away.", left))
+	x.sees("I heard: two")
+	x.until("nothing else is there", `document.querySelectorAll('.turn').length === 1`)
+}
+
 // timePasses has a transcript whose turns have long been drawn: how long ago they were goes on.
 func timePasses(browser context.Context, t *testing.T) {
 	h := newStage(t, "\n  - reply: {text: hello}\n", gateway.Options{})

@@ -5,7 +5,7 @@ const tokenKey = 'troupe.token';
 
 /** Refused is what the server says no with, or why it could not be reached. */
 export class Refused extends Error {
-  constructor(readonly status: number, readonly code: string, detail: string, readonly hint = '') {
+  constructor(readonly status: number, readonly code: string, detail: string, readonly hint = '', readonly resumeAfter = 0) {
     super(detail);
   }
 }
@@ -41,7 +41,7 @@ export async function request(method: string, path: string, o: { body?: BodyInit
   if (answer.ok) return answer;
   if (answer.status === 401) onLogin();
   const p = (await answer.json().catch(() => null)) as Problem | null;
-  throw new Refused(answer.status, p?.code ?? '', p?.detail ?? `${answer.status} ${answer.statusText}`, p?.hint ?? '');
+  throw new Refused(answer.status, p?.code ?? '', p?.detail ?? `${answer.status} ${answer.statusText}`, p?.hint ?? '', p?.resume_after ?? 0);
 }
 
 async function json<T>(method: string, path: string, body?: unknown, signal?: AbortSignal): Promise<T> {

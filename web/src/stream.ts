@@ -38,10 +38,9 @@ export async function follow(session: string, after: number, to: Listener, signa
     } catch (err) {
       if (signal.aborted) break;
       const why = err instanceof Refused ? err : new Refused(0, 'unreachable', 'The connection was lost.');
-      const first = why.code === 'trimmed' ? Number(/after (\d+)/.exec(why.hint)?.[1]) : NaN;
-      if (first > seq) {
-        seq = first;
-        to.trimmed(first);
+      if (why.code === 'trimmed' && why.resumeAfter > seq) {
+        seq = why.resumeAfter;
+        to.trimmed(seq);
         continue;
       }
       if (why.status >= 400 && why.status < 500 && why.status !== 429) {
@@ -84,7 +83,7 @@ function dispatch(type: string, data: string, each: (e: Event) => void): void {
   const body: unknown = JSON.parse(data);
   if (type === 'error') {
     const p = body as Problem;
-    throw new Refused(p.status, p.code, p.detail, p.hint);
+    throw new Refused(p.status, p.code, p.detail, p.hint, p.resume_after);
   }
   each(body as Event);
 }

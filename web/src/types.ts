@@ -1,6 +1,6 @@
 // The JSON of the HTTP API, as far as the console reads it.
 
-export interface Problem { status: number; code: string; detail: string; hint?: string }
+export interface Problem { status: number; code: string; detail: string; hint?: string; resume_after?: number }
 
 export interface Usage { input_tokens: number; output_tokens: number; cached_tokens?: number; cost_usd: number }
 
