@@ -52,12 +52,19 @@ func (v *Conversation) accepted(m *messages.TakeTurn, before bool) *messages.Tur
 	return &messages.TurnAccepted{SessionId: v.session, ConversationId: v.id, TurnId: m.GetTurnId(), WorkerId: m.GetWorkerId(), Duplicate: before}
 }
 
+// mostAsking is how many turns may wait for the word where limits.queue says nothing.
+const mostAsking = 1000
+
 // full refuses one more turn.
 func (v *Conversation) full() *messages.Failure {
 	if fail := v.over(); fail != nil {
 		return fail
 	}
-	if most := v.svc.Limits.Queue; most > 0 && len(v.state.Asked) >= most {
+	most := v.svc.Limits.Queue
+	if most <= 0 {
+		most = mostAsking
+	}
+	if len(v.state.Asked) >= most {
 		return messages.Busy(fmt.Sprintf("%d turns wait in the conversation already", most), "wait until some are done, or raise limits.queue", tryAgain)
 	}
 	return nil

@@ -2,6 +2,7 @@ package actors_test
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -13,7 +14,6 @@ import (
 	"github.com/troupe-dev/troupe/actors"
 	"github.com/troupe-dev/troupe/actors/actortest"
 	"github.com/troupe-dev/troupe/messages"
-	"github.com/troupe-dev/troupe/persistence/memory"
 )
 
 // accepted asks for a turn without waiting for its end.
@@ -104,11 +104,8 @@ func TestATurnThatWaitsIsDurableAndTakenBackForGood(t *testing.T) {
 }
 
 func TestATurnThatHasTheWordIsEndedWhenItIsTakenBack(t *testing.T) {
-	gate, m := slowMember()
-	h := actortest.New(t, actortest.Options{Model: m})
-	s, w, _ := talkers(h)
-	actortest.Ask[*messages.TurnAccepted](h, s, accepted(w[1], "inp_slow", "slow"))
-	actortest.Wait(t, "the slow one's request", gate.Came)
+	k := whileSlowSpeaks(t, actors.Limits{})
+	h, s := k.h, k.s
 	actortest.Ask[*messages.Ack](h, s, &messages.WithdrawTurn{Name: "talk", TurnId: "inp_slow", Reason: "enough"})
 	if r := actortest.Ask[*messages.TurnResult](h, s, &messages.AwaitSharedTurn{Name: "talk", TurnId: "inp_slow"}); r.GetOutcome() != messages.TurnCompleted_ABORTED {
 		t.Errorf("it came to %v", r)
@@ -119,11 +116,8 @@ func TestATurnThatHasTheWordIsEndedWhenItIsTakenBack(t *testing.T) {
 }
 
 func TestTurnsOfAConversationAreBounded(t *testing.T) {
-	gate, m := slowMember()
-	h := actortest.New(t, actortest.Options{Model: m, Limits: actors.Limits{Queue: 1, Spoken: 3}})
-	s, w, _ := talkers(h)
-	actortest.Ask[*messages.TurnAccepted](h, s, accepted(w[1], "inp_slow", "slow"))
-	actortest.Wait(t, "the slow one's request", gate.Came)
+	k := whileSlowSpeaks(t, actors.Limits{Queue: 1, Spoken: 3})
+	h, s, w, gate := k.h, k.s, k.w, k.gate
 	actortest.Ask[*messages.TurnAccepted](h, s, accepted(w[2], "inp_2", "next"))
 	_, err := actortest.Try[*messages.TurnAccepted](h, s, accepted(w[2], "inp_3", "next"))
 	var f *messages.Failure
@@ -149,15 +143,20 @@ func TestTurnsOfAConversationAreBounded(t *testing.T) {
 	}
 }
 
+func TestNoMoreThanAThousandTurnsWaitWhereNobodySaysHowMany(t *testing.T) {
+	k := whileSlowSpeaks(t, actors.Limits{})
+	for n := range 1000 {
+		actortest.Ask[*messages.TurnAccepted](k.h, k.s, accepted(k.w[2], fmt.Sprint("inp_", n), "next"))
+	}
+	if _, err := actortest.Try[*messages.TurnAccepted](k.h, k.s, accepted(k.w[2], "inp_more", "next")); actortest.Code(err) != messages.CodeBusy {
+		t.Errorf("one more: %v", err)
+	}
+}
+
 // I10: what could not be written is answered, too.
 func TestWhoAsksForATurnThatCannotBeWrittenIsTold(t *testing.T) {
-	gate, m := slowMember()
-	store := &actortest.Store{Store: memory.New()}
-	t.Cleanup(func() { _ = store.Close() })
-	h := actortest.New(t, actortest.Options{Model: m, Store: store})
-	s, w, _ := talkers(h)
-	actortest.Ask[*messages.TurnAccepted](h, s, accepted(w[1], "inp_slow", "slow"))
-	actortest.Wait(t, "the slow one's request", gate.Came)
+	k := whileSlowSpeaks(t, actors.Limits{})
+	h, s, w, store, gate := k.h, k.s, k.w, k.store, k.gate
 	store.Refuse(func(f proto.Message) error {
 		switch f.(type) {
 		case *messages.TurnAsked, *messages.TurnSubmitted:
@@ -182,13 +181,8 @@ func TestWhoAsksForATurnThatCannotBeWrittenIsTold(t *testing.T) {
 
 // A turn whose worker is done is not over before it is written down, and whoever asked for it is answered.
 func TestASessionIsIdleWhenNobodyHasOrWantsTheWord(t *testing.T) {
-	gate, m := slowMember()
-	store := &actortest.Store{Store: memory.New()}
-	t.Cleanup(func() { _ = store.Close() })
-	h := actortest.New(t, actortest.Options{Model: m, Store: store})
-	s, w, _ := talkers(h)
-	actortest.Ask[*messages.TurnAccepted](h, s, accepted(w[1], "inp_slow", "slow"))
-	actortest.Wait(t, "the slow one's request", gate.Came)
+	k := whileSlowSpeaks(t, actors.Limits{})
+	h, s, w, store, gate := k.h, k.s, k.w, k.store, k.gate
 	var refused atomic.Bool
 	store.Refuse(func(f proto.Message) error {
 		if said, is := f.(*messages.TurnSubmitted); is && said.GetTurnId() == "inp_slow" && !refused.Swap(true) {

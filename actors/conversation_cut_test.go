@@ -5,9 +5,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/troupe-dev/troupe/actors"
 	"github.com/troupe-dev/troupe/actors/actortest"
 	"github.com/troupe-dev/troupe/messages"
 	"github.com/troupe-dev/troupe/model"
+	"github.com/troupe-dev/troupe/persistence/memory"
 )
 
 // slowMember is a model that lets the member named slow wait at a gate.
@@ -21,6 +23,27 @@ func slowMember() (*actortest.Gate, model.Model) {
 		}
 		return actortest.Reply{Text: "yes"}
 	})
+}
+
+// slowTalk is a session of three workers that share a conversation: the second one, slow, has the word with turn inp_slow, and waits at the gate.
+type slowTalk struct {
+	h     *actortest.House
+	store *actortest.Store
+	gate  *actortest.Gate
+	s, id string // of the session and of the conversation
+	w     []string
+}
+
+func whileSlowSpeaks(t *testing.T, limits actors.Limits) *slowTalk {
+	t.Helper()
+	k := &slowTalk{store: &actortest.Store{Store: memory.New()}}
+	t.Cleanup(func() { _ = k.store.Close() })
+	gate, m := slowMember()
+	k.h, k.gate = actortest.New(t, actortest.Options{Model: m, Store: k.store, Limits: limits}), gate
+	k.s, k.w, k.id = talkers(k.h)
+	actortest.Ask[*messages.TurnAccepted](k.h, k.s, accepted(k.w[1], "inp_slow", "slow"))
+	actortest.Wait(t, "the slow one's request", k.gate.Came)
+	return k
 }
 
 // What is written down under the id of a turn that waits would keep the journal from being read ever again.

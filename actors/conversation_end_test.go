@@ -24,13 +24,8 @@ func TestACancelledSessionGivesNobodyTheWord(t *testing.T) {
 
 func cancelTalk(t *testing.T, failures int32) {
 	t.Helper()
-	gate, m := slowMember()
-	store := &actortest.Store{Store: memory.New()}
-	t.Cleanup(func() { _ = store.Close() })
-	h := actortest.New(t, actortest.Options{Model: m, Store: store})
-	s, w, _ := talkers(h)
-	actortest.Ask[*messages.TurnAccepted](h, s, accepted(w[1], "inp_slow", "slow"))
-	actortest.Wait(t, "the slow one's request", gate.Came)
+	k := whileSlowSpeaks(t, actors.Limits{})
+	h, s, w, store := k.h, k.s, k.w, k.store
 	for _, turn := range []string{"inp_2", "inp_3"} {
 		actortest.Ask[*messages.TurnAccepted](h, s, accepted(w[2], turn, "next"))
 	}
@@ -59,14 +54,9 @@ func cancelTalk(t *testing.T, failures int32) {
 }
 
 func TestATurnThatIsTakenBackIsOverBeforeThatIsAnswered(t *testing.T) {
-	gate, m := slowMember()
-	store := &actortest.Store{Store: memory.New()}
-	t.Cleanup(func() { _ = store.Close() })
-	h := actortest.New(t, actortest.Options{Model: m, Store: store})
-	s, w, _ := talkers(h)
+	k := whileSlowSpeaks(t, actors.Limits{})
+	h, s, store := k.h, k.s, k.store
 	back := &messages.WithdrawTurn{Name: "talk", TurnId: "inp_slow", Reason: "enough"}
-	actortest.Ask[*messages.TurnAccepted](h, s, accepted(w[1], "inp_slow", "slow"))
-	actortest.Wait(t, "the slow one's request", gate.Came)
 	store.Refuse(func(f proto.Message) error {
 		if _, is := f.(*messages.TurnCut); is {
 			return errors.New("no room")
@@ -157,11 +147,8 @@ func again[T proto.Message](t *testing.T, h *actortest.House, s string, m proto.
 
 // TestWhatIsTakenBackCountsAndNamesAreShort: who asks and takes back without end fills the conversation, and not the memory.
 func TestWhatIsTakenBackCountsAndNamesAreShort(t *testing.T) {
-	gate, m := slowMember()
-	h := actortest.New(t, actortest.Options{Model: m, Limits: actors.Limits{Spoken: 3}})
-	s, w, id := talkers(h)
-	actortest.Ask[*messages.TurnAccepted](h, s, accepted(w[1], "inp_slow", "slow"))
-	actortest.Wait(t, "the slow one's request", gate.Came)
+	k := whileSlowSpeaks(t, actors.Limits{Spoken: 3})
+	h, s, w, gate, id := k.h, k.s, k.w, k.gate, k.id
 	for _, turn := range []string{"inp_2", "inp_3"} {
 		long := accepted(w[2], turn, strings.Repeat("n", 1<<20))
 		long.By = strings.Repeat("b", 1<<20)

@@ -16,7 +16,7 @@ type Limits struct {
 	Repeats        int           // identical calls in a row, with identical results, before a turn is stuck; default none
 	Sessions       int           // in memory at a time; one more waits for one that rests to leave, or is refused as busy; default none
 	Workers        int           // of one session; default none
-	Queue          int           // inputs that wait for one worker, and turns that wait in one shared conversation; default none
+	Queue          int           // inputs that wait for one worker, and turns that wait in one shared conversation; default none, and 1000 turns
 	Children       int           // that one worker may have delegated to at the same time; default 4; a negative one: agents may not delegate
 	Handoffs       int           // of one turn from agent to agent; default 8; a negative one: none
 	Sends          int           // messages that one turn sends to other workers; default 8; a negative one: none
