@@ -24,7 +24,7 @@ const (
 	// gather is how long an event may wait for others after the last ones were sent: a turn has a dozen that happen together, and sending
 	// each of them by itself costs more than making it. What is waited for goes at once: see urgent.
 	gather = 20 * time.Millisecond
-	// most that is gathered, in bytes.
+	// gathered is the most that waits so, in bytes.
 	gathered = 16 << 10
 )
 

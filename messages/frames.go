@@ -206,7 +206,7 @@ type ProgressFrame struct {
 	Text   string `json:"text,omitempty"`
 }
 
-// JobFrame tells how a job has ended that a call left running. Settled by its id.
+// JobFrame tells that a job runs which a call left running, or how it has ended. Settled by its id.
 type JobFrame struct {
 	Type string `json:"type"`
 	JobJSON

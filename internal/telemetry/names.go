@@ -71,7 +71,7 @@ const (
 	Approval   = attribute.Key("troupe.approval")
 	Decision   = attribute.Key("troupe.approval.decision")
 	Outcome    = attribute.Key("troupe.outcome")
-	Resumed    = attribute.Key("troupe.resumed") // true: the turn was continued after a restart
+	Resumed    = attribute.Key("troupe.resumed") // true: the turn, or the run, was continued after a restart
 	Records    = attribute.Key("troupe.append.records")
 	Mode       = attribute.Key("troupe.input.mode")
 	Origin     = attribute.Key("troupe.input.origin")
