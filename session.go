@@ -88,11 +88,11 @@ func (rt *Runtime) Session(ctx context.Context, o SessionOptions) (*Session, err
 		m.Origin, m.Copied = o.Conversation.lineage(), o.Conversation.Turns
 	}
 	if o.Dir != "" {
-		addr, _, err := workspace.Local(o.Dir)
+		uri, err := workspace.Called(o.Dir)
 		if err != nil {
 			return nil, fmt.Errorf("open folder %s: %w", o.Dir, err)
 		}
-		m.Workspaces = []*messages.WorkspaceSpec{{Uri: addr.Canonical, Trust: o.Trust, Primary: true, Isolate: o.Isolate}}
+		m.Workspaces = []*messages.WorkspaceSpec{{Uri: uri, Trust: o.Trust, Primary: true, Isolate: o.Isolate}}
 	}
 	for _, w := range o.Workspaces {
 		spec, err := w.message()

@@ -149,6 +149,10 @@ type Services struct {
 	running *sync.WaitGroup // goroutines of ours
 	stopped chan struct{}   // closed when the house stops: nobody waits for an answer any more
 	sys     *actor.ActorSystem
+	rootPID *actor.PID // the Supervisor's
+
+	dataOnce sync.Once // see realData
+	dataReal string
 }
 
 // Stop ends the waits for answers that may never come, of goroutines of the house and of its callers. It is for
@@ -232,6 +236,14 @@ const DefaultAgent = "default"
 
 // Names of the actors below the Supervisor, so that ids rather than PIDs are kept.
 const root = "troupe"
+
+// supervisor is the address of the root: one for all, so that who is behind it is looked up once.
+func (s *Services) supervisor(sys *actor.ActorSystem) *actor.PID {
+	if s.rootPID == nil {
+		return sys.NewLocalPID(root)
+	}
+	return s.rootPID
+}
 
 func limiterName(provider string) string { return "limiter-" + provider }
 

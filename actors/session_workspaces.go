@@ -99,15 +99,11 @@ func granted(svc *Services, f *sessionFacts) (*messages.Grant, *messages.Failure
 func openWorkspaces(svc *Services, sys *actor.ActorSystem, session string, g *messages.Grant) *messages.Failure {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	for _, w := range g.GetWorkspaces() {
-		ready, err := act.Ask[*messages.WorkspaceReady](ctx, sys, sys.NewLocalPID(root), &messages.OpenWorkspace{Grant: w, SessionId: session})
-		if err != nil {
-			return messages.Fail(messages.CodeUnavailable, fmt.Sprintf("open workspace %s: %v", w.GetUri(), err), "")
-		}
-		for _, with := range ready.GetOverlaps() {
-			g.Overlaps = append(g.Overlaps, &messages.Overlap{Workspace: w.GetUri(), With: with})
-		}
+	opened, err := act.Ask[*workspacesOpened](ctx, sys, svc.supervisor(sys), &openingWorkspaces{session, g.GetWorkspaces()})
+	if err != nil {
+		return messages.Fail(messages.CodeUnavailable, fmt.Sprintf("open the workspaces of the session: %v", err), "")
 	}
+	g.Overlaps = append(g.GetOverlaps(), opened.overlaps...)
 	return nil
 }
 
@@ -147,6 +143,12 @@ func (b *sessionBuilder) attached() ([]*messages.WorkspaceAttached, *messages.Fa
 	return append(all[1:], home), nil
 }
 
+// copies says whether some workspaces of a new session may be copies: anything but folders that are worked in as they are.
+func (b *sessionBuilder) copies() bool {
+	profile, _ := b.svc.agent(b.m.GetAgent())
+	return profile.Isolate || slices.ContainsFunc(b.m.GetWorkspaces(), func(w *messages.WorkspaceSpec) bool { return w.GetIsolate() || !isFolder(w) })
+}
+
 // isFolder says whether a folder of this machine is asked for.
 func isFolder(spec *messages.WorkspaceSpec) bool {
 	return strings.HasPrefix(spec.GetUri(), workspace.LocalHost+":") || filepath.IsAbs(spec.GetUri())
@@ -154,10 +156,13 @@ func isFolder(spec *messages.WorkspaceSpec) bool {
 
 // make makes the copy that a workspace is to be; those before it go when that fails.
 func (b *sessionBuilder) make(a *messages.WorkspaceAttached) *messages.Failure {
+	if !isCopy(a) {
+		return nil
+	}
 	ctx, cancel := b.svc.whileRunning(b.ctx)
 	defer cancel()
 	fail := b.svc.make(ctx, b.m.GetSessionId(), a, nil)
-	if fail == nil && isCopy(a) {
+	if fail == nil {
 		b.made = append(b.made, a)
 	}
 	return fail
@@ -195,14 +200,14 @@ func (s *Services) place(spec *messages.WorkspaceSpec, have []*messages.Workspac
 	default: // of another machine: what is there, its owner says
 		a.Uri, a.Owner = addr.Canonical, addr.Host
 	}
-	for _, check := range []func() *messages.Failure{
-		func() *messages.Failure { return collides(a, have) },
-		func() *messages.Failure { return s.settleTools(a) },
-		func() *messages.Failure { return s.settleMode(a, spec.GetMode(), spec.GetBounds()) },
-	} {
-		if fail == nil {
-			fail = check()
-		}
+	if fail == nil {
+		fail = collides(a, have)
+	}
+	if fail == nil {
+		fail = s.settleTools(a)
+	}
+	if fail == nil {
+		fail = s.settleMode(a, spec.GetMode(), spec.GetBounds())
 	}
 	if fail == nil {
 		a.Name, fail = nameFor(spec.GetName(), a, have)
@@ -228,15 +233,21 @@ func (s *Services) placeLocal(a *messages.WorkspaceAttached, addr *workspace.Add
 	case err != nil:
 		return messages.Fail(messages.CodeBadRequest, err.Error(), "name a folder")
 	}
-	data, err := filepath.EvalSymlinks(s.DataDir)
-	if err != nil {
-		data = s.DataDir
-	}
-	if within(filepath.ToSlash(path), filepath.ToSlash(data)) {
+	if within(filepath.ToSlash(path), filepath.ToSlash(s.realData())) {
 		return messages.Fail(messages.CodeBadRequest, fmt.Sprintf("folder %s belongs to the data directory of the runtime", path), "work elsewhere")
 	}
 	a.Uri, a.Path = real.Canonical, path
 	return nil
+}
+
+// realData is the data directory with its links resolved: once, as a process holds the one that it began with.
+func (s *Services) realData() string {
+	s.dataOnce.Do(func() {
+		if s.dataReal, _ = filepath.EvalSymlinks(s.DataDir); s.dataReal == "" {
+			s.dataReal = s.DataDir
+		}
+	})
+	return s.dataReal
 }
 
 // placeServer finds another session's own workspace.
@@ -289,11 +300,11 @@ func collides(a *messages.WorkspaceAttached, have []*messages.WorkspaceAttached)
 
 // sameFolder knows one folder under two paths: mounted twice, or spelt in another case.
 func sameFolder(a, b string) bool {
-	one, err := os.Stat(a)
+	other, err := os.Stat(b) // which often is not there yet: a session's own
 	if err != nil {
 		return false
 	}
-	other, err := os.Stat(b)
+	one, err := os.Stat(a)
 	return err == nil && os.SameFile(one, other)
 }
 

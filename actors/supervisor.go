@@ -33,7 +33,8 @@ type Supervisor struct {
 	places  places          // of the Workspaces
 	room    room            // for sessions
 
-	ending bool // stopping: nobody is started any more, though messages still come
+	ending  bool   // stopping: nobody is started any more, though messages still come
+	scratch []byte // see unfit
 }
 
 // kid is a child as the Supervisor sees it.
@@ -128,7 +129,7 @@ func Start(sys *actor.ActorSystem, svc *Services) (*actor.PID, error) {
 	if svc.ledger, err = tools.OpenLedger(filepath.Join(svc.DataDir, "ledger"), svc.Now); err != nil {
 		return nil, err
 	}
-	svc.sys = sys
+	svc.sys, svc.rootPID = sys, sys.NewLocalPID(root)
 	svc.loadRules(context.Background())
 	svc.loadFielded(context.Background())
 	return sys.Root.SpawnNamed(NewSupervisor(svc), root)
@@ -158,7 +159,7 @@ func (s *Supervisor) Receive(c actor.Context) {
 	}
 	switch m := c.Message().(type) {
 	case *messages.CreateSession, *messages.ToSession:
-		if fail := unfit(m.(proto.Message)); fail != nil {
+		if fail := s.unfit(m.(proto.Message)); fail != nil {
 			if c.Sender() != nil {
 				c.Respond(fail)
 			}
@@ -172,6 +173,8 @@ func (s *Supervisor) Receive(c actor.Context) {
 		s.create(c, m)
 	case *messages.ToSession:
 		s.toSession(c, m)
+	case *openingWorkspaces:
+		s.openWorkspaces(c, m)
 	case *messages.OpenWorkspace:
 		s.openWorkspace(c, m)
 	case *messages.KeepWorkspaces:

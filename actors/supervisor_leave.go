@@ -94,31 +94,67 @@ func (s *Supervisor) again(c actor.Context, k *kid) {
 
 func workspaceName(id string) string { return "workspace-" + id }
 
-// openWorkspace makes sure that the Workspace of an address is there, and stays as long as the session that
-// asks for it; and those of the folders that overlap it, whose leases are needed, too: of two that overlap, whoever opened his
-// folder later takes both leases.
-func (s *Supervisor) openWorkspace(c actor.Context, m *messages.OpenWorkspace) {
-	name := workspaceName(m.GetGrant().GetId())
-	k, user := s.kids[name], s.kids[m.GetSessionId()]
-	switch {
-	case m.GetSessionId() != "" && user == nil:
+// openingWorkspaces asks the Supervisor for the workspaces of a session; it is answered with workspacesOpened.
+type openingWorkspaces struct {
+	session string
+	grants  []*messages.WorkspaceGrant
+}
+
+type workspacesOpened struct{ overlaps []*messages.Overlap }
+
+// openWorkspaces opens the workspaces of a session, in their order.
+func (s *Supervisor) openWorkspaces(c actor.Context, m *openingWorkspaces) {
+	user := s.kids[m.session]
+	if user == nil {
 		c.Respond(messages.Fail(messages.CodeClosed, "the session has ended", ""))
 		return
-	case k != nil && k.ended:
-		k.queue.Put(c)
-		return
-	case k == nil:
-		k = s.newWorkspace(c, name, m.GetGrant())
 	}
-	s.used(k, user)
-	ready := &messages.WorkspaceReady{}
-	for _, other := range s.places.overlaps(place(m.GetGrant())) {
-		if o := s.kids[other]; o != nil && !o.ended && o.gaveUp == "" {
-			s.used(o, user)
-			ready.Overlaps = append(ready.Overlaps, &messages.WorkspaceRef{Id: strings.TrimPrefix(other, workspaceName("")), Uri: o.grant.GetUri()})
+	opened := &workspacesOpened{}
+	for _, g := range m.grants {
+		with, now := s.openFor(c, g, user)
+		if !now {
+			return
+		}
+		for _, o := range with {
+			opened.overlaps = append(opened.overlaps, &messages.Overlap{Workspace: g.GetUri(), With: o})
 		}
 	}
-	c.Respond(ready)
+	c.Respond(opened)
+}
+
+// openWorkspace opens a workspace for good, or for a session.
+func (s *Supervisor) openWorkspace(c actor.Context, m *messages.OpenWorkspace) {
+	user := s.kids[m.GetSessionId()]
+	if m.GetSessionId() != "" && user == nil {
+		c.Respond(messages.Fail(messages.CodeClosed, "the session has ended", ""))
+		return
+	}
+	if with, now := s.openFor(c, m.GetGrant(), user); now {
+		c.Respond(&messages.WorkspaceReady{Overlaps: with})
+	}
+}
+
+// openFor makes sure that the Workspace of an address is there, and stays as long as the session that
+// asks for it; and those of the folders that overlap it, whose leases are needed, too: of two that overlap, whoever opened his
+// folder later takes both leases. now is false while an earlier Workspace of the address ends: the message is handled again when it has.
+func (s *Supervisor) openFor(c actor.Context, g *messages.WorkspaceGrant, user *kid) (with []*messages.WorkspaceRef, now bool) {
+	name := workspaceName(g.GetId())
+	k := s.kids[name]
+	switch {
+	case k != nil && k.ended:
+		k.queue.Put(c)
+		return nil, false
+	case k == nil:
+		k = s.newWorkspace(c, name, g)
+	}
+	s.used(k, user)
+	for _, other := range s.places.overlaps(place(g)) {
+		if o := s.kids[other]; o != nil && !o.ended && o.gaveUp == "" {
+			s.used(o, user)
+			with = append(with, &messages.WorkspaceRef{Id: strings.TrimPrefix(other, workspaceName("")), Uri: o.grant.GetUri()})
+		}
+	}
+	return with, true
 }
 
 // used notes that a session uses a workspace; without a session it is kept for good.

@@ -23,15 +23,23 @@ const (
 
 // unfit says why a command cannot be taken, nil when it can: what cannot be written down is refused at
 // the door, before anybody has decided anything on it.
-func unfit(m proto.Message) *messages.Failure {
-	if n := proto.Size(m); n > maxCommand {
+func (s *Supervisor) unfit(m proto.Message) *messages.Failure {
+	n := proto.Size(m)
+	if n > maxCommand {
 		return messages.Fail(messages.CodeTooLarge, fmt.Sprintf("the command has %d bytes, more than %d", n, maxCommand), "send less, or refer to files")
 	}
-	if _, err := proto.Marshal(m); err != nil { // it looks at every text
+	b, err := proto.MarshalOptions{UseCachedSize: true}.MarshalAppend(s.scratch[:0], m) // it looks at every text
+	if err != nil {
 		return messages.Fail(messages.CodeBadRequest, "the command holds text that is not UTF-8", "encode it first")
+	}
+	if cap(b) <= keptScratch {
+		s.scratch = b
 	}
 	return nil
 }
+
+// keptScratch is the room, in bytes, that is kept for looking at commands: most need less.
+const keptScratch = 16 << 10
 
 // mend gives a fact whose text is all valid UTF-8: what models, tools and errors said is kept as far as
 // it can be written down. The fact itself may hold what others have, and stays as it is.

@@ -229,6 +229,24 @@ func Local(dir string) (*Address, string, error) {
 	return a, real, nil
 }
 
+// Called is a folder of this machine as it is called, for whoever then finds it by Local: links are not followed, and it need not be
+// there. A name that no address can hold is that of where its links lead.
+func Called(dir string) (string, error) {
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return "", fmt.Errorf("make folder %q absolute: %w", dir, err)
+	}
+	uri := LocalHost + ":" + slashed(abs)
+	if _, err := Parse(uri, ""); err == nil && dir != "" {
+		return uri, nil
+	}
+	a, _, err := Local(dir)
+	if err != nil {
+		return "", err
+	}
+	return a.Canonical, nil
+}
+
 // slashed writes an absolute path of this machine as addresses do: `C:\x` becomes `/C:/x`.
 func slashed(path string) string {
 	path = filepath.ToSlash(path)
