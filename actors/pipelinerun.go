@@ -75,7 +75,8 @@ type (
 	}
 	runDecided struct {
 		facts []proto.Message
-		asked *runOrder // that they answer
+		left  []*itemEnded // results for which there was no room beside them
+		asked *runOrder    // that they answer
 		fail  *messages.Failure
 	}
 	runWritten struct {
@@ -225,6 +226,7 @@ func (r *PipelineRun) decided(c actor.Context, m *runDecided) {
 	if m.fail != nil {
 		r.log.Warn("run refused", "err", m.fail.GetMessage())
 	}
+	r.ended = append(m.left, r.ended...)
 	if m.asked != nil && (m.fail != nil || len(m.facts) == 0) {
 		r.answer(c, m.asked, m.fail)
 	}

@@ -26,9 +26,13 @@ func (d *deciding) decide() *runDecided {
 		return &runDecided{facts: facts, asked: d.asked, fail: fail}
 	}
 	var facts []proto.Message
+	var batch pipeline.Batch
 	seen := make(map[string]bool)
-	for _, e := range d.ended {
+	for i, e := range d.ended {
 		if f := d.run.Settle(d.world, e.step, e.index, e.input, e.result); f != nil && !seen[e.key()] {
+			if !batch.Takes(f) {
+				return &runDecided{facts: facts, left: d.ended[i:]}
+			}
 			seen[e.key()] = true
 			facts = append(facts, f)
 		}

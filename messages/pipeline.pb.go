@@ -522,6 +522,8 @@ type RunItem struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Key           string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
 	ValueJson     string                 `protobuf:"bytes,2,opt,name=value_json,json=valueJson,proto3" json:"value_json,omitempty"`
+	OfStep        string                 `protobuf:"bytes,191,opt,name=of_step,json=ofStep,proto3" json:"of_step,omitempty"`     // the path of a step that was over: the value is what expressions saw of one of its items; value_json is empty
+	OfIndex       int32                  `protobuf:"varint,192,opt,name=of_index,json=ofIndex,proto3" json:"of_index,omitempty"` // of that item
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -568,6 +570,20 @@ func (x *RunItem) GetValueJson() string {
 		return x.ValueJson
 	}
 	return ""
+}
+
+func (x *RunItem) GetOfStep() string {
+	if x != nil {
+		return x.OfStep
+	}
+	return ""
+}
+
+func (x *RunItem) GetOfIndex() int32 {
+	if x != nil {
+		return x.OfIndex
+	}
+	return 0
 }
 
 type StepStarted struct {
@@ -2075,6 +2091,7 @@ type RunView struct {
 	InputsJson      string                 `protobuf:"bytes,15,opt,name=inputs_json,json=inputsJson,proto3" json:"inputs_json,omitempty"`
 	ItemsDone       int64                  `protobuf:"varint,16,opt,name=items_done,json=itemsDone,proto3" json:"items_done,omitempty"`
 	Items           int64                  `protobuf:"varint,17,opt,name=items,proto3" json:"items,omitempty"`
+	UsageGone       *Usage                 `protobuf:"bytes,191,opt,name=usage_gone,json=usageGone,proto3" json:"usage_gone,omitempty"` // of steps that a changed plan has no more, or of another kind; in usage, and in no step's
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -2226,6 +2243,13 @@ func (x *RunView) GetItems() int64 {
 		return x.Items
 	}
 	return 0
+}
+
+func (x *RunView) GetUsageGone() *Usage {
+	if x != nil {
+		return x.UsageGone
+	}
+	return nil
 }
 
 type RunStepView struct {
@@ -2963,11 +2987,13 @@ const file_pipeline_proto_rawDesc = "" +
 	"\n" +
 	"PlanSource\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x12\n" +
-	"\x04text\x18\x02 \x01(\tR\x04text\":\n" +
+	"\x04text\x18\x02 \x01(\tR\x04text\"p\n" +
 	"\aRunItem\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x1d\n" +
 	"\n" +
-	"value_json\x18\x02 \x01(\tR\tvalueJson\"K\n" +
+	"value_json\x18\x02 \x01(\tR\tvalueJson\x12\x18\n" +
+	"\aof_step\x18\xbf\x01 \x01(\tR\x06ofStep\x12\x1a\n" +
+	"\bof_index\x18\xc0\x01 \x01(\x05R\aofIndex\"K\n" +
 	"\vStepStarted\x12\x12\n" +
 	"\x04step\x18\x01 \x01(\tR\x04step\x12(\n" +
 	"\x05items\x18\x02 \x03(\v2\x12.troupe.v1.RunItemR\x05items\"\xc8\x03\n" +
@@ -3087,7 +3113,7 @@ const file_pipeline_proto_rawDesc = "" +
 	"\n" +
 	"\bListRuns\".\n" +
 	"\x04Runs\x12&\n" +
-	"\x04runs\x18\x01 \x03(\v2\x12.troupe.v1.RunViewR\x04runs\"\x9f\x04\n" +
+	"\x04runs\x18\x01 \x03(\v2\x12.troupe.v1.RunViewR\x04runs\"\xd1\x04\n" +
 	"\aRunView\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x1d\n" +
 	"\n" +
@@ -3111,7 +3137,9 @@ const file_pipeline_proto_rawDesc = "" +
 	"inputsJson\x12\x1d\n" +
 	"\n" +
 	"items_done\x18\x10 \x01(\x03R\titemsDone\x12\x14\n" +
-	"\x05items\x18\x11 \x01(\x03R\x05items\"\xa1\x03\n" +
+	"\x05items\x18\x11 \x01(\x03R\x05items\x120\n" +
+	"\n" +
+	"usage_gone\x18\xbf\x01 \x01(\v2\x10.troupe.v1.UsageR\tusageGone\"\xa1\x03\n" +
 	"\vRunStepView\x12\x12\n" +
 	"\x04step\x18\x01 \x01(\tR\x04step\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x14\n" +
@@ -3266,19 +3294,20 @@ var file_pipeline_proto_depIdxs = []int32{
 	25, // 28: troupe.v1.Runs.runs:type_name -> troupe.v1.RunView
 	35, // 29: troupe.v1.RunView.usage:type_name -> troupe.v1.Usage
 	26, // 30: troupe.v1.RunView.step_views:type_name -> troupe.v1.RunStepView
-	27, // 31: troupe.v1.RunStepView.item_views:type_name -> troupe.v1.RunItemView
-	36, // 32: troupe.v1.RunStepView.budget:type_name -> troupe.v1.BudgetView
-	35, // 33: troupe.v1.RunStepView.usage:type_name -> troupe.v1.Usage
-	35, // 34: troupe.v1.RunItemView.usage:type_name -> troupe.v1.Usage
-	34, // 35: troupe.v1.SpawnStep.origin:type_name -> troupe.v1.Lineage
-	37, // 36: troupe.v1.SpawnStep.copied:type_name -> troupe.v1.Turn
-	38, // 37: troupe.v1.SpawnStep.budgets:type_name -> troupe.v1.StepBudget
-	39, // 38: troupe.v1.StepBudgets.steps:type_name -> troupe.v1.StepBudgetView
-	39, // [39:39] is the sub-list for method output_type
-	39, // [39:39] is the sub-list for method input_type
-	39, // [39:39] is the sub-list for extension type_name
-	39, // [39:39] is the sub-list for extension extendee
-	0,  // [0:39] is the sub-list for field type_name
+	35, // 31: troupe.v1.RunView.usage_gone:type_name -> troupe.v1.Usage
+	27, // 32: troupe.v1.RunStepView.item_views:type_name -> troupe.v1.RunItemView
+	36, // 33: troupe.v1.RunStepView.budget:type_name -> troupe.v1.BudgetView
+	35, // 34: troupe.v1.RunStepView.usage:type_name -> troupe.v1.Usage
+	35, // 35: troupe.v1.RunItemView.usage:type_name -> troupe.v1.Usage
+	34, // 36: troupe.v1.SpawnStep.origin:type_name -> troupe.v1.Lineage
+	37, // 37: troupe.v1.SpawnStep.copied:type_name -> troupe.v1.Turn
+	38, // 38: troupe.v1.SpawnStep.budgets:type_name -> troupe.v1.StepBudget
+	39, // 39: troupe.v1.StepBudgets.steps:type_name -> troupe.v1.StepBudgetView
+	40, // [40:40] is the sub-list for method output_type
+	40, // [40:40] is the sub-list for method input_type
+	40, // [40:40] is the sub-list for extension type_name
+	40, // [40:40] is the sub-list for extension extendee
+	0,  // [0:40] is the sub-list for field type_name
 }
 
 func init() { file_pipeline_proto_init() }

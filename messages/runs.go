@@ -63,7 +63,8 @@ type RunJSON struct {
 	Inputs    json.RawMessage `json:"inputs,omitempty"`
 	Outputs   json.RawMessage `json:"outputs,omitempty"`
 	Usage     UsageJSON       `json:"usage"`
-	StepList  []RunStepJSON   `json:"step_list,omitempty"` // of one run that is shown
+	UsageGone *UsageJSON      `json:"usage_gone,omitempty"` // of usage: by steps that a changed file has no more, or of another kind
+	StepList  []RunStepJSON   `json:"step_list,omitempty"`  // of one run that is shown
 }
 
 // RunStepJSON is a step of a run.
@@ -106,6 +107,10 @@ func (x *RunView) JSON() RunJSON {
 	if at := x.GetUpdatedAtUnixMs(); at != 0 {
 		j.UpdatedAt = FormatTime(at)
 	}
+	if g := x.GetUsageGone(); g != nil {
+		u := g.JSON()
+		j.UsageGone = &u
+	}
 	for _, s := range x.GetStepViews() {
 		step := RunStepJSON{
 			Step: s.GetStep(), Kind: s.GetKind(), State: s.GetState(), Error: s.GetError(), Needs: s.GetNeeds(), Total: s.GetItems(), Done: s.GetDone(), Fails: s.GetFailed(),
@@ -136,6 +141,9 @@ func (j RunJSON) Proto() *RunView {
 		RunId: j.ID, State: j.State, Name: j.Name, SessionId: j.Session, StartedAtUnixMs: timeRead(j.StartedAt), UpdatedAtUnixMs: timeRead(j.UpdatedAt),
 		Steps: j.Steps, StepsDone: j.StepsDone, Items: j.Items, ItemsDone: j.ItemsDone, Revision: j.Revision, PlanHash: hash, Error: j.Error,
 		InputsJson: string(j.Inputs), OutputsJson: string(j.Outputs), Usage: j.Usage.Proto(),
+	}
+	if j.UsageGone != nil {
+		x.UsageGone = j.UsageGone.Proto()
 	}
 	for _, s := range j.StepList {
 		step := &RunStepView{Step: s.Step, Kind: s.Kind, State: s.State, Error: s.Error, Needs: s.Needs, Items: s.Total, Done: s.Done, Failed: s.Fails, PerSecond: s.Rate, LeftMs: s.Left, Usage: s.Usage.Proto()}

@@ -23,17 +23,18 @@ func (s *State) Decide(w World) []proto.Message {
 	if s.top == nil || s.Finished != nil {
 		return nil
 	}
-	d := &decider{s: s, w: w, room: s.room(), rate: s.allowance(w.Now)}
+	d := &decider{s: s, w: w, rate: s.allowance(w.Now), items: s.items}
+	d.room, d.pipelines, d.questions = s.rooms()
 	if s.Cancel != nil {
 		d.cancelAll(s.top)
 		if len(d.out) == 0 {
 			d.say(&messages.RunFinished{Status: Cancelled, Error: s.Cancel.GetReason(), Usage: s.Usage})
 		}
-		return d.out
+		return atOnce(d.out)
 	}
 	d.scope(s.top)
 	if len(d.out) > 0 {
-		return d.out
+		return atOnce(d.out)
 	}
 	if bad := s.top.broken(); bad != nil && !s.top.busy() {
 		d.say(&messages.RunFinished{Status: Failed, Error: bad.why(), Usage: s.Usage})
@@ -50,25 +51,13 @@ type decider struct {
 	room int // items that may still begin
 	rate int // how many of them for the rate
 	out  []proto.Message
+
+	pipelines map[int]int // by depth: how many pipelines may still begin there
+	questions int         // how many more people may be asked
+	items     int         // that there are, with those that the facts begin
 }
 
 func (d *decider) say(facts ...proto.Message) { d.out = append(d.out, facts...) }
-
-// room is how many items may be under way besides those that are.
-func (s *State) room() int {
-	most := s.Plan.Root.Limits.Concurrency
-	if most == 0 {
-		most = DefaultConcurrency
-	}
-	s.top.live(func(ss *StepState) {
-		for _, i := range ss.tally.under {
-			if it := ss.Items[i]; it.Status == Running && it.inner == nil {
-				most--
-			}
-		}
-	})
-	return most
-}
 
 // allowance is how many items may begin now for the rate.
 func (s *State) allowance(now time.Time) int {
@@ -159,7 +148,10 @@ func (d *decider) pending(ss *StepState) {
 			return
 		}
 	}
-	items, err := d.items(ss)
+	items, err := d.itemsOf(ss)
+	if err == nil {
+		err = d.counts(len(items))
+	}
 	if err != nil {
 		d.fail(ss, err.Error())
 		return
@@ -169,83 +161,6 @@ func (d *decider) pending(ss *StepState) {
 
 func (d *decider) fail(ss *StepState, why string) {
 	d.say(&messages.StepFinished{Step: ss.Path, Status: Failed, Error: why})
-}
-
-// maxItems is how many items a step has at most.
-const maxItems = 10_000
-
-// items are what a step works on.
-func (d *decider) items(ss *StepState) ([]*messages.RunItem, error) {
-	st := ss.Step
-	switch {
-	case st.Kind == ParallelStep:
-		var out []*messages.RunItem
-		for i, agent := range st.Parallel {
-			out = append(out, &messages.RunItem{Key: unique(out, agent, i), ValueJson: encodeJSON(agent)})
-		}
-		return out, nil
-	case st.ForEach == nil && st.Repeat != nil, st.Kind == GroupStep:
-		return nil, nil // they come one by one
-	case st.ForEach == nil:
-		return []*messages.RunItem{{}}, nil
-	}
-	v, err := st.ForEach.eval(d.env(ss, nil))
-	if err != nil {
-		return nil, fmt.Errorf("foreach: %w", err)
-	}
-	list, ok := v.([]any)
-	if !ok {
-		return nil, fmt.Errorf("foreach: %s gives %s, and not a list", strings.TrimSpace(st.ForEach.Src), clip(Show(v)))
-	}
-	if len(list) > maxItems {
-		return nil, fmt.Errorf("foreach: %d items, and a step has at most %d", len(list), maxItems)
-	}
-	seen := make(map[string]bool, len(list))
-	out := make([]*messages.RunItem, 0, len(list))
-	for i, item := range list {
-		key := keyOf(item, i)
-		if st.Key != nil {
-			env := d.env(ss, nil)
-			env[st.As], env["index"] = item, i
-			k, err := st.Key.eval(env)
-			if err != nil {
-				return nil, fmt.Errorf("key of item %d: %w", i, err)
-			}
-			key = Show(k)
-		}
-		if seen[key] {
-			key = fmt.Sprintf("%s#%d", key, i)
-		}
-		seen[key] = true
-		out = append(out, &messages.RunItem{Key: key, ValueJson: encodeJSON(item)})
-	}
-	return out, nil
-}
-
-func unique(items []*messages.RunItem, key string, i int) string {
-	for _, it := range items {
-		if it.GetKey() == key {
-			return fmt.Sprintf("%s#%d", key, i)
-		}
-	}
-	return key
-}
-
-// keyOf names an item that has no key: by itself when it is a short text, else by its place.
-func keyOf(item any, i int) string {
-	switch v := item.(type) {
-	case string:
-		if v != "" && len(v) <= 200 && !strings.ContainsAny(v, "\n[]") {
-			return v
-		}
-	case map[string]any:
-		for _, k := range []string{"id", "key", "name", "path"} {
-			if t, ok := v[k].(string); ok && t != "" && len(t) <= 200 && !strings.ContainsAny(t, "\n[]") {
-				return t
-			}
-		}
-	}
-	return fmt.Sprint(i)
 }
 
 // end evaluates what the run gives back.
@@ -269,6 +184,9 @@ func (d *decider) outputs(sc *scope) (map[string]any, error) {
 		}
 		out[o.Name] = v
 	}
+	if len(encodeJSON(out)) > maxValue {
+		return nil, fmt.Errorf("the outputs are longer than %d bytes together; give back less of them, or write it to a file with write_csv", maxValue)
+	}
 	return out, nil
 }
 
@@ -276,6 +194,9 @@ func (d *decider) outputs(sc *scope) (map[string]any, error) {
 func (d *decider) cancelAll(sc *scope) {
 	for _, st := range sc.file.Steps {
 		for _, it := range sc.steps[st.ID].Items {
+			if len(d.out) >= mostFacts {
+				return // the rest is decided on next
+			}
 			if it.inner != nil {
 				d.cancelAll(it.inner)
 			}

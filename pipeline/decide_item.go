@@ -50,7 +50,7 @@ func (d *decider) running(ss *StepState, broken bool) {
 // starts begins as many items as there is room for beside those under way, and says how many it began.
 func (d *decider) starts(ss *StepState, under int) (begun int) {
 	for _, i := range ss.tally.pending {
-		if under+begun >= d.most(ss) {
+		if under+begun >= d.most(ss) || len(d.out) >= mostFacts {
 			break
 		}
 		if d.start(ss.Items[i]) {
@@ -75,14 +75,6 @@ func (ss *StepState) met() bool {
 		}
 	}
 	return true
-}
-
-// most is how many items of a step are under way at once.
-func (d *decider) most(ss *StepState) int {
-	if ss.Step.Concurrency > 0 {
-		return ss.Step.Concurrency
-	}
-	return maxItems
 }
 
 // rested says whether the newest item is over, or there is none.
@@ -154,6 +146,10 @@ func (d *decider) start(it *ItemState) bool {
 	st := it.step.Step
 	if st.asks() {
 		if it.Answer == nil {
+			if d.questions <= 0 {
+				return false
+			}
+			d.questions--
 			d.say(d.ask(it))
 			return true
 		}
@@ -162,7 +158,7 @@ func (d *decider) start(it *ItemState) bool {
 			return true
 		}
 	}
-	if d.room <= 0 || d.rate <= 0 {
+	if !d.free(it.step) {
 		return false
 	}
 	f, err := d.begin(it.step, it, it.Index, it.Attempt+1)
@@ -170,11 +166,7 @@ func (d *decider) start(it *ItemState) bool {
 		d.say(d.finished(it, Failed, "", err.Error()))
 		return true
 	}
-	if st.Kind != NestedStep {
-		d.room--
-	}
-	d.rate--
-	d.say(f)
+	d.take(it.step, f)
 	return true
 }
 
@@ -206,7 +198,9 @@ func (d *decider) begin(ss *StepState, it *ItemState, index, attempt int) (*mess
 				given, _ := args.(map[string]any)
 				args, err = d.s.Plan.nested(ss.scope.file, st).Fill(given, d.w.Read)
 			}
-			f.ArgumentsJson = encodeJSON(args)
+			if f.ArgumentsJson = encodeJSON(args); len(f.GetArgumentsJson()) > maxValue {
+				return nil, fmt.Errorf("with: the values are longer than %d bytes together", maxValue)
+			}
 		}
 	case HumanStep:
 	}
@@ -295,7 +289,9 @@ func (d *decider) ask(it *ItemState) proto.Message {
 	if err != nil {
 		return d.finished(it, Failed, "", err.Error())
 	}
-	f.ShowJson = encodeJSON(shown)
+	if f.ShowJson = encodeJSON(shown); len(f.GetShowJson()) > maxText {
+		return d.finished(it, Failed, "", fmt.Sprintf("show: what is shown is longer than %d bytes", maxText))
+	}
 	if wait > 0 {
 		f.ExpiresAtUnixMs = d.w.Now.Add(wait).UnixMilli()
 	}
@@ -344,8 +340,12 @@ func (d *decider) round(ss *StepState) bool {
 			return true
 		}
 	}
-	if d.room <= 0 || d.rate <= 0 {
+	if !d.free(ss) {
 		return false
+	}
+	if err := d.counts(1); err != nil {
+		d.fail(ss, err.Error())
+		return true
 	}
 	item := &ItemState{Key: strconv.Itoa(n + 1), Index: n, step: ss}
 	f, err := d.begin(ss, item, n, 1)
@@ -354,9 +354,7 @@ func (d *decider) round(ss *StepState) bool {
 		return true
 	}
 	f.Item = &messages.RunItem{Key: item.Key}
-	d.room--
-	d.rate--
-	d.say(f)
+	d.take(ss, f)
 	return false
 }
 

@@ -112,6 +112,18 @@ func (e *Expr) fault(err error) *Fault {
 
 // eval runs a compiled expression. Its value is plain: what JSON has.
 func (e *Expr) eval(env map[string]any) (any, error) {
+	v, err := e.raw(env)
+	if err != nil {
+		return nil, err
+	}
+	if v, err = plain(v); err != nil {
+		return nil, fmt.Errorf("line %d: ${{ %s }}: %w", e.at.line, strings.TrimSpace(e.Src), err)
+	}
+	return v, nil
+}
+
+// raw is the value as the language has it. What the environment holds stands in it as it is.
+func (e *Expr) raw(env map[string]any) (any, error) {
 	if e.prog == nil {
 		return nil, fmt.Errorf("expression %q was not compiled", e.Src)
 	}
@@ -124,7 +136,7 @@ func (e *Expr) eval(env map[string]any) (any, error) {
 		}
 		return nil, fmt.Errorf("line %d: ${{ %s }}: %w", e.at.line, strings.TrimSpace(e.Src), err)
 	}
-	return plain(v)
+	return v, nil
 }
 
 // plain turns a value into what JSON gives back, so that a value that was written down and read again is the same.
@@ -133,15 +145,15 @@ func plain(v any) (any, error) {
 	case nil, string, bool, int:
 		return v, nil
 	}
-	if weigh(v, maxText) < 0 {
-		return nil, fmt.Errorf("the value would be longer than %d bytes", maxText)
+	if weigh(v, maxValue) < 0 {
+		return nil, fmt.Errorf("the value would be longer than %d bytes", maxValue)
 	}
 	b, err := json.Marshal(v)
 	if err != nil {
 		return nil, fmt.Errorf("the value cannot be written as JSON: %w", err)
 	}
-	if len(b) > maxText {
-		return nil, fmt.Errorf("the value is longer than %d bytes", maxText)
+	if len(b) > maxValue {
+		return nil, fmt.Errorf("the value is longer than %d bytes", maxValue)
 	}
 	return decodeJSON(string(b))
 }

@@ -24,7 +24,9 @@ func (s *State) applyStep(fact proto.Message, r *messages.Record) {
 	ss.unseen()
 	switch f := fact.(type) {
 	case *messages.StepStarted:
+		s.items -= len(ss.Items)
 		ss.begin(f)
+		s.items += len(ss.Items)
 	case *messages.StepSkipped:
 		ss.Status = Skipped
 	case *messages.StepFinished:
@@ -32,6 +34,7 @@ func (s *State) applyStep(fact proto.Message, r *messages.Record) {
 	case *messages.StepItemStarted:
 		if f.GetItem() != nil && int(f.GetIndex()) == len(ss.Items) { // of a step that repeats
 			ss.add(f.GetItem())
+			s.items++
 		}
 		if it := s.Item(ss.Path, int(f.GetIndex())); it != nil {
 			s.begin(it, f, r.GetAtUnixMs())
@@ -60,6 +63,9 @@ func (ss *StepState) add(item *messages.RunItem) {
 	if err != nil {
 		v = nil // it was written by encodeJSON
 	}
+	if item.GetOfStep() != "" {
+		v = ss.referred(item)
+	}
 	it := &ItemState{Key: item.GetKey(), Index: len(ss.Items), Value: v, Usage: &messages.Usage{}, step: ss}
 	ss.Items = append(ss.Items, it)
 	it.to(Pending)
@@ -76,6 +82,7 @@ func (s *State) begin(it *ItemState, f *messages.StepItemStarted, atMs int64) {
 	if it.step.Step.Kind != NestedStep {
 		return
 	}
+	s.leave(it)
 	nested := s.Plan.nested(it.step.scope.file, it.step.Step)
 	inputs, err := decodeMap(f.GetArgumentsJson())
 	if nested == nil || err != nil {
@@ -86,11 +93,24 @@ func (s *State) begin(it *ItemState, f *messages.StepItemStarted, atMs int64) {
 		prefix = it.step.Path + "[" + it.Key + "]/"
 	}
 	it.inner = newScope(nested, prefix, inputs)
-	it.inner.owner = it
+	it.inner.owner, it.inner.depth = it, it.step.scope.depth+1
 	s.place(it.inner)
 	if it.inner.salt = it.step.scope.salt + it.step.salt; it.Attempt > 1 {
 		it.inner.salt += fmt.Sprintf("#attempt %d", it.Attempt)
 	}
+}
+
+// leave gives up the pipeline of an attempt before. What it has used stays its item's: the steps of the next attempt stand in the places of its own.
+func (s *State) leave(it *ItemState) {
+	if it.inner == nil {
+		return
+	}
+	used := &messages.Usage{}
+	it.inner.each(func(ss *StepState) {
+		used = addUsage(used, ss.Usage())
+		s.items -= len(ss.Items)
+	})
+	it.Usage, it.step.tally.used, it.inner = addUsage(it.Usage, used), addUsage(it.step.tally.used, used), nil
 }
 
 func (s *State) applyItem(it *ItemState, fact proto.Message) {

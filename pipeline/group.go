@@ -151,8 +151,12 @@ func (d *decider) word(ss *StepState) bool {
 	if !ok {
 		return true
 	}
-	if d.room <= 0 || d.rate <= 0 {
+	if !d.free(ss) {
 		return false
+	}
+	if err := d.counts(1); err != nil {
+		d.fail(ss, err.Error())
+		return true
 	}
 	item := &ItemState{Key: member + " " + strconv.Itoa(round), Index: n, step: ss, Value: map[string]any{"member": member, "round": round}}
 	if ss.Items != nil && slices.ContainsFunc(ss.Items, func(it *ItemState) bool { return it.Key == item.Key }) { // it was tried before the run was resumed
@@ -164,9 +168,7 @@ func (d *decider) word(ss *StepState) bool {
 		return true
 	}
 	f.Item = &messages.RunItem{Key: item.Key, ValueJson: encodeJSON(item.Value)}
-	d.room--
-	d.rate--
-	d.say(f)
+	d.take(ss, f)
 	return false
 }
 

@@ -93,7 +93,8 @@ func (s *State) Due(now time.Time) time.Time {
 	if s.Finished != nil || s.top == nil {
 		return time.Time{}
 	}
-	pending, free := false, s.room() > 0 && s.allowance(now) > 0
+	items, _, _ := s.rooms()
+	pending, free := false, items > 0 && s.allowance(now) > 0
 	s.top.live(func(ss *StepState) {
 		if ss.Status != Running {
 			return

@@ -39,9 +39,11 @@ type State struct {
 	top     *scope
 	paths   map[string]*StepState // every step by its path
 	options Options
-	changes int     // of the plan
-	bounded bool    // it may not name models that are files of the machine
-	begun   []int64 // when items began, the newest ones, for the rate
+	changes int             // of the plan
+	items   int             // that there are, of all steps
+	gone    *messages.Usage // of steps that a changed plan has no more
+	bounded bool            // it may not name models that are files of the machine
+	begun   []int64         // when items began, the newest ones, for the rate
 }
 
 // scope is one pipeline at work: the run's own, or that of an item of a step that runs another one.
@@ -51,6 +53,7 @@ type scope struct {
 	inputs map[string]any
 	steps  map[string]*StepState
 	owner  *ItemState // nil: the run's own
+	depth  int        // how many pipelines are around it
 	salt   string     // tells its steps from those of the same paths, of another attempt of its owner
 }
 
@@ -181,7 +184,11 @@ func (s *State) change(f *messages.PlanChanged) error {
 	s.changes++
 	s.move(s.top, plan.Root)
 	s.paths = make(map[string]*StepState)
-	s.top.each(func(ss *StepState) { s.paths[ss.Path], ss.seen = ss, nil })
+	s.items = 0
+	s.top.each(func(ss *StepState) {
+		s.paths[ss.Path], ss.seen = ss, nil
+		s.items += len(ss.Items)
+	})
 	return nil
 }
 
@@ -192,6 +199,8 @@ func (s *State) move(sc *scope, f *File) {
 		ss := old[st.ID]
 		if ss == nil || ss.Step.another(st) {
 			ss = &StepState{Path: sc.prefix + st.ID, Status: Pending, scope: sc, salt: fmt.Sprintf("#change %d", s.changes)}
+		} else {
+			delete(old, st.ID)
 		}
 		ss.Step = st
 		sc.steps[st.ID] = ss
@@ -201,6 +210,23 @@ func (s *State) move(sc *scope, f *File) {
 			}
 		}
 	}
+	for _, ss := range old {
+		s.gone = addUsage(s.gone, ss.whole())
+	}
+}
+
+// Gone is what steps have used that a changed plan has no more, or of another kind.
+func (s *State) Gone() *messages.Usage { return s.gone }
+
+// whole is what a step has used, with those of the pipelines that it runs.
+func (ss *StepState) whole() *messages.Usage {
+	sum := ss.Usage()
+	for _, it := range ss.Items {
+		if it.inner != nil {
+			it.inner.each(func(in *StepState) { sum = addUsage(sum, in.Usage()) })
+		}
+	}
+	return sum
 }
 
 // another says whether a step of the same id has items of another kind: what one has come to means nothing to the other.

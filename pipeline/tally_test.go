@@ -79,6 +79,13 @@ func TestWhatAnItemCostsDoesNotGrowWithTheNumberOfItems(t *testing.T) {
 
 // How the items of a step stand is kept with each change, and is the same as if they were counted.
 func counted(t interface{ Fatalf(string, ...any) }, s *pipeline.State) {
+	all := s.Gone().GetInputTokens()
+	for _, ss := range s.Steps() {
+		all += ss.Usage().GetInputTokens()
+	}
+	if whole := s.Usage.GetInputTokens(); all != whole {
+		t.Fatalf("the steps have used %d, and the run %d", all, whole)
+	}
 	for _, ss := range s.Steps() {
 		if len(ss.Items) > 100 { // with each of many facts
 			continue

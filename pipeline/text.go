@@ -172,6 +172,9 @@ func (t *Text) string(env map[string]any) (string, error) {
 // maxText bounds what is evaluated to one text: it stands in a record of the run.
 const maxText = 1 << 20
 
+// maxValue bounds a value that is no text, as JSON: a list of what 10,000 items have come to, for one.
+const maxValue = 4 << 20
+
 // Show writes a value as it stands in a text.
 func Show(v any) string {
 	switch v := v.(type) {

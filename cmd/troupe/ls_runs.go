@@ -49,6 +49,9 @@ func (a *app) showRun(ctx context.Context, n node, id string) error {
 		if j.Error != "" {
 			rows = append(rows, []string{"error", j.Error})
 		}
+		if j.UsageGone != nil {
+			rows = append(rows, []string{"of that", usageText(*j.UsageGone) + " of steps that its file has no more"})
+		}
 		for _, s := range j.StepList {
 			line := s.State
 			if s.Total > 1 {
