@@ -132,10 +132,10 @@ func TestRetriesWaitAsAskedAndEndWithTheAnswer(t *testing.T) {
 	var paused []time.Duration
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	replies := []http.HandlerFunc{
-		answers(429, "", "", "Retry-After", "7"),
+		answers(503, "", "", "Retry-After", "7"),
 		answers(503, "", "", "Retry-After", now.Add(20*time.Second).Format(http.TimeFormat)),
 		answers(500, "", ""),
-		answers(429, "", "", "Retry-After", "100000"),
+		answers(503, "", "", "Retry-After", "100000"),
 		says("", 0), // truncated before anything was given out
 		says(delta(`{"content":"Hello"}`)+stop+done, 0),
 	}
@@ -160,6 +160,7 @@ func TestWhatCannotGetBetterIsNotTriedAgain(t *testing.T) {
 	for _, body := range []http.HandlerFunc{
 		answers(400, "", "{}"), answers(401, "", "{}"), answers(404, "", "{}"),
 		answers(429, "application/json", `{"error":{"code":"insufficient_quota"}}`),
+		answers(429, "", "", "Retry-After", "3"), // whoever asks waits for all
 		says("data: x\n\n", 0),
 		says(delta(`{"content":"half"}`), 0), // the caller has seen a part
 	} {
@@ -175,12 +176,22 @@ func TestRetriesEnd(t *testing.T) {
 	var n atomic.Int32
 	m := provider(t, openai.Options{MaxAttempts: 3}, func(w http.ResponseWriter, r *http.Request) {
 		n.Add(1)
-		answers(429, "", "", "Retry-After", "3")(w, r)
+		answers(503, "", "", "Retry-After", "3")(w, r)
 	})
 	_, err := ask(t, m)
 	var me *model.Error
 	if !errors.As(err, &me) || me.Attempts != 3 || n.Load() != 3 || me.RetryAfter != 3*time.Second {
 		t.Errorf("%d requests, %+v", n.Load(), err)
+	}
+}
+
+func TestARetryAfterThatSaysNothingIsNone(t *testing.T) {
+	for said, want := range map[string]time.Duration{"Inf": 0, "+Infinity": 0, "NaN": 0, "-5": 0, "soon": 0, "": 0, "2.5": 2500 * time.Millisecond, "36000": time.Hour, "Thu, 01 Jan 1970 00:00:00 GMT": 0} {
+		_, err := ask(t, provider(t, openai.Options{}, answers(429, "", "", "Retry-After", said)))
+		var me *model.Error
+		if !errors.As(err, &me) || me.RetryAfter != want {
+			t.Errorf("%q: %+v", said, err)
+		}
 	}
 }
 
@@ -239,7 +250,7 @@ func TestCancelEndsACallPromptlyWhereverItIs(t *testing.T) {
 	})
 	t.Run("in a pause", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		m := provider(t, openai.Options{Sleep: func(ctx context.Context, _ time.Duration) error { cancel(); return ctx.Err() }}, answers(429, "", ""))
+		m := provider(t, openai.Options{Sleep: func(ctx context.Context, _ time.Duration) error { cancel(); return ctx.Err() }}, answers(503, "", ""))
 		_, err := model.Collect(m.Stream(ctx, request("hi")), nil)
 		if !errors.Is(err, context.Canceled) {
 			t.Errorf("got %v", err)

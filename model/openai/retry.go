@@ -2,6 +2,7 @@ package openai
 
 import (
 	"context"
+	"math"
 	"math/rand/v2"
 	"net/http"
 	"strconv"
@@ -17,12 +18,13 @@ const (
 	mostRetryAfter = 60 * time.Second
 )
 
-// retryable tells whether the same request may go well the next time.
+// retryable tells whether the same request is sent again, as it may go well the next time. One that the provider refused for the number of requests is
+// the caller's to repeat: all calls wait then and not this one alone, nobody holds a place meanwhile, and who has another model asks that.
 func retryable(c model.Class) bool {
 	switch c {
-	case model.RateLimited, model.Overloaded, model.Timeout, model.Truncated:
+	case model.Overloaded, model.Timeout, model.Truncated:
 		return true
-	case model.ContextLength, model.Auth, model.BadRequest, model.NotFound, model.Protocol, model.Unmatched:
+	case model.RateLimited, model.ContextLength, model.Auth, model.BadRequest, model.NotFound, model.Protocol, model.Unmatched:
 		return false
 	}
 	return false
@@ -44,12 +46,12 @@ func pause(attempt int, asked time.Duration, chance float64) time.Duration {
 // is none that can be read. It is capped at an hour, so that no sum overflows.
 func retryAfter(h http.Header, now time.Time) time.Duration {
 	const most = time.Hour
-	if ms, err := strconv.ParseFloat(h.Get("Retry-After-Ms"), 64); err == nil && ms > 0 {
+	if ms, err := strconv.ParseFloat(h.Get("Retry-After-Ms"), 64); err == nil && ms > 0 && !math.IsInf(ms, 1) {
 		return time.Duration(min(ms, float64(most/time.Millisecond)) * float64(time.Millisecond))
 	}
 	v := h.Get("Retry-After")
 	if s, err := strconv.ParseFloat(v, 64); err == nil {
-		if s > 0 { // false for NaN too
+		if s > 0 && !math.IsInf(s, 1) { // false for NaN too
 			return time.Duration(min(s, most.Seconds()) * float64(time.Second))
 		}
 		return 0
