@@ -31,7 +31,9 @@ type compaction struct {
 	least     int // that must go in any case so that the next request fits; 0: none must
 	by        string
 	askers    []*actor.PID
-	attempts  int
+	attempts  int       // that failed
+	waits     int       // of them, those that the provider refused for the number of requests
+	began     time.Time // the first one
 	cancelled bool
 }
 
@@ -227,8 +229,22 @@ func (w *Worker) summarise(c actor.Context) {
 	w.askSummary(c, resolved, text)
 }
 
+// triesAgain counts an attempt that failed, and says whether it is repeated: one that was refused for the number of requests, for as long as a turn may take, since a
+// wait cures it and turns would be dropped for nothing.
+func (k *compaction) triesAgain(class model.Class, svc *Services) bool {
+	k.attempts++
+	if class == model.RateLimited {
+		k.waits++
+		return svc.Limits.Wall <= 0 || svc.Now().Sub(k.began) < svc.Limits.Wall
+	}
+	return retryable(class) && k.attempts-k.waits < svc.Limits.ModelAttempts
+}
+
 // askSummary asks for a permit, once the call is paid.
 func (w *Worker) askSummary(c actor.Context, resolved *Resolved, text string) {
+	if k := w.compacting; k.began.IsZero() {
+		k.began = w.svc.Now()
+	}
 	w.generations++
 	w.gen = &generation{
 		number: w.generations, model: resolved, provider: resolved.Provider, summary: true,
@@ -258,12 +274,11 @@ func (w *Worker) summarised(c actor.Context, g *generation, m *generated) {
 		return
 	}
 	var me *model.Error
-	if errors.As(m.err, &me) && retryable(me.Class) && k.attempts+1 < w.svc.Limits.ModelAttempts {
-		k.attempts++
-		pause := max(me.RetryAfter, act.Backoff{First: 500 * time.Millisecond, Max: 30 * time.Second}.Pause(k.attempts))
+	if errors.As(m.err, &me) && k.triesAgain(me.Class, w.svc) {
+		pause := pauseAfter(me, k.attempts)
 		w.become(w.generating, stateWaiting)
 		wait := func(c actor.Context) {
-			w.retry.Set(c, pause, func(gen uint64) any { return &retryDue{gen} })
+			w.retry.SetBy(w.svc.Clock, c, pause, func(gen uint64) any { return &retryDue{gen} })
 		}
 		if w.state.Reserved() != nil {
 			w.append(c, nil, wait)

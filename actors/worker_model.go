@@ -436,7 +436,7 @@ func (w *Worker) generationFailed(c actor.Context, err error, partial string) {
 			f.RetryAtUnixMs = w.svc.Now().UnixMilli() // it is known now
 		}
 		if w.triesAgain(me.Class, f.GetNotMade()) {
-			pause := max(me.RetryAfter, act.Backoff{First: 500 * time.Millisecond, Max: 30 * time.Second}.Pause(t.Failures+1))
+			pause := pauseAfter(me, t.Failures+1)
 			if w.substitute(t.Failures+1, f.GetClass()) != "" {
 				pause = 0 // another service is asked
 			}

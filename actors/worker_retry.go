@@ -3,9 +3,11 @@ package actors
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
 
+	"github.com/troupe-dev/troupe/actors/act"
 	"github.com/troupe-dev/troupe/conversation"
 	"github.com/troupe-dev/troupe/messages"
 	"github.com/troupe-dev/troupe/model"
@@ -77,6 +79,12 @@ func (w *Worker) substitute(failures int, class string) string {
 		return others[at-1]
 	}
 	return ""
+}
+
+// pauseAfter is how long one waits after so many failed attempts: as long as the provider asks for, and no longer than the Limiter believes it, which lets everybody
+// else try by then.
+func pauseAfter(err *model.Error, failures int) time.Duration {
+	return max(min(err.RetryAfter, longestPause), act.Backoff{First: 500 * time.Millisecond, Max: 30 * time.Second}.Pause(failures))
 }
 
 // stopTimers is for a worker that ends.
