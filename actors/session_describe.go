@@ -2,6 +2,7 @@ package actors
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -15,6 +16,9 @@ type slot struct {
 	id   string
 	pid  *actor.PID
 	down *messages.WorkerView
+
+	restarts  int32
+	lastError string
 }
 
 // slots lists the workers, the first one first.
@@ -22,7 +26,7 @@ func (s *Session) slots() []slot {
 	out := make([]slot, 0, len(s.order))
 	for _, id := range s.order {
 		w := s.workers[id]
-		x := slot{id: id, pid: w.pid}
+		x := slot{id: id, pid: w.pid, restarts: w.restarts, lastError: w.lastError}
 		switch {
 		case w.dormant || w.retiring: // as it was listed
 		case w.pid == nil:
@@ -36,15 +40,22 @@ func (s *Session) slots() []slot {
 	return out
 }
 
-// view asks a worker for its view. One that is down, or ends at this moment, is shown as it was listed last.
+// view asks a worker for its view. One that is down, begins or ends at this moment is shown as it was listed last.
 func (x slot) view(ctx context.Context, svc *Services, sys *actor.ActorSystem, session string) *messages.WorkerView {
+	opening := false
 	if x.pid != nil {
-		if v, err := act.AskSoon[*messages.WorkerView](ctx, sys, x.pid, &messages.DescribeWorker{}); err == nil {
+		v, err := act.AskSoon[*messages.WorkerView](ctx, sys, x.pid, &messages.DescribeWorker{})
+		if err == nil {
 			return v
 		}
-		x.down = &messages.WorkerView{State: stateWaiting}
+		var reads *messages.Failure
+		opening = errors.As(err, &reads)
+		x.down = &messages.WorkerView{State: stateWaiting, Restarts: x.restarts, LastError: x.lastError}
 	}
 	v := listed(ctx, svc, session, x.id)
+	if opening && v.GetTurn() == "" {
+		x.down.State = stateInactive
+	}
 	if x.down == nil {
 		return v
 	}

@@ -128,6 +128,10 @@ func (w *Worker) takeUp(c actor.Context) {
 func (w *Worker) wait(c actor.Context) {
 	switch m := c.Message().(type) {
 	case *messages.DescribeWorker:
+		if w.state == nil { // what its journal says is not known yet, and it is shown as it was listed
+			c.Respond(messages.Fail(messages.CodeUnavailable, "the worker reads its journal", "try again"))
+			return
+		}
 		c.Respond(w.view())
 	case *messages.Watched:
 		w.watch(c, m)
