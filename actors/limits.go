@@ -95,7 +95,10 @@ func tighter[N int | time.Duration](common, own N) N {
 
 // limits are those of the worker's turns.
 func (w *Worker) limits() conversation.Limits {
-	lim := conversation.Limits{Steps: w.svc.Limits.Steps, Repeats: w.svc.Limits.Repeats, Fits: w.roomToJoin}
+	lim := conversation.Limits{Steps: w.svc.Limits.Steps, Repeats: w.svc.Limits.Repeats}
+	if len(w.state.Staged()) > 0 { // else none joins
+		lim.Fits = w.roomToJoin
+	}
 	for _, r := range w.roles() {
 		agent, _ := w.svc.agent(r.agent)
 		lim.Steps, lim.Repeats = tighter(lim.Steps, agent.Limits.Steps), tighter(lim.Repeats, agent.Limits.Repeats)

@@ -128,7 +128,7 @@ func (x *ToolExecutor) execute(c actor.Context, m *messages.Execute) {
 		x.jobs.Beside(func() *tools.Jobs { return x.svc.away.peek(worker) })
 	}
 	sys, self, worker := c.ActorSystem(), c.Self(), c.Parent()
-	r := &run{svc: x.svc, sys: sys, worker: worker, m: m, start: time.Now(), jobs: x.jobs, begun: func() { sys.Root.Send(self, &callBegun{m.GetExecId()}) }}
+	r := &run{svc: x.svc, sys: sys, worker: worker, executor: self, m: m, start: time.Now(), jobs: x.jobs}
 	x.svc.spawn(sys, self, func(p *act.Panic) any { return &callDone{r.crashed(p)} }, func() any {
 		defer cancel(nil)
 		return &callDone{r.fit(r.do(ctx))}

@@ -24,14 +24,17 @@ import (
 
 // run is one call under way, in its own goroutine.
 type run struct {
-	svc    *Services
-	sys    *actor.ActorSystem
-	worker *actor.PID
-	m      *messages.Execute
-	start  time.Time
-	jobs   *tools.Jobs // of the worker
-	begun  func()      // says that its time begins
+	svc      *Services
+	sys      *actor.ActorSystem
+	worker   *actor.PID
+	executor *actor.PID
+	m        *messages.Execute
+	start    time.Time
+	jobs     *tools.Jobs // of the worker
 }
+
+// begun says that its time begins.
+func (r *run) begun() { r.sys.Root.Send(r.executor, &callBegun{r.m.GetExecId()}) }
 
 // fit gives a result as it may be told and written down: without secrets and bounded. From then on nobody writes to it.
 func (r *run) fit(reply *messages.ToolReply) *messages.ToolReply {
@@ -384,15 +387,4 @@ func statusOf(e *tools.Error) messages.ToolFinished_Status {
 		return messages.ToolFinished_BAD_ARGS
 	}
 	return messages.ToolFinished_ERROR
-}
-
-func asJSON(m map[string]any) string {
-	if len(m) == 0 {
-		return ""
-	}
-	b, err := json.Marshal(m)
-	if err != nil {
-		return ""
-	}
-	return string(b)
 }

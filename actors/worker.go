@@ -29,8 +29,8 @@ import (
 // Parent: Session, which replaces a failed worker. Children: one ToolExecutor, on first use.
 type Worker struct {
 	svc     *Services
-	log     *slog.Logger        // names the trace of the open turn, when it has one
-	receive func(actor.Context) // the state: opening, idle, leasing, generating, usingTools, failed
+	log     *slog.Logger                 // names the trace of the open turn, when it has one
+	receive func(*Worker, actor.Context) // the state: opening, idle, leasing, generating, usingTools, failed
 
 	id, session string
 	grant       *messages.Grant            // as it counts now: of a turn, what it began with and still has
@@ -109,7 +109,7 @@ func newWorker(svc *Services) *Worker {
 		svc: svc, log: svc.Log, phase: stateInactive,
 		running: make(map[string]bool), waiting: make(map[string][]*actor.PID), trace: newTracing(svc),
 	}
-	w.receive = w.unborn
+	w.receive = (*Worker).unborn
 	return w
 }
 
@@ -138,7 +138,7 @@ func (w *Worker) admit(c actor.Context) {
 		return
 	}
 	if !w.held() || w.urgent(c.Message()) {
-		w.receive(c)
+		w.receive(w, c)
 		return
 	}
 	if _, ok := c.Message().(*messages.CancelSession); ok {
@@ -169,7 +169,7 @@ func (w *Worker) replay(c actor.Context) {
 }
 
 // become changes the state and its public name.
-func (w *Worker) become(state func(actor.Context), phase string) {
+func (w *Worker) become(state func(*Worker, actor.Context), phase string) {
 	w.receive, w.phase = state, phase
 }
 
@@ -389,7 +389,7 @@ func (w *Worker) end(c actor.Context, m *messages.WorkerFailed) {
 	reason := m.GetReason()
 	w.lastError, w.quarantined = reason, m.GetQuarantine()
 	w.halt(c)
-	w.become(w.failed, stateFailed)
+	w.become((*Worker).failed, stateFailed)
 	for _, asker := range []*actor.PID{w.inflight.askerOrNil(), w.leases.staging.askerOrNil(), w.remembering.askerOrNil()} {
 		if asker != nil {
 			c.Send(asker, messages.Fail(messages.CodeUnavailable, "the worker failed: "+reason, "send the same input id again"))
@@ -456,7 +456,7 @@ func (w *Worker) stopping(c actor.Context) {
 	w.suspend()
 	w.lastSnapshot(c)
 	w.inflight, w.leases.staging, w.remembering = nil, nil, nil
-	w.receive = func(c actor.Context) { // messages still come until Stopped (house rule 4)
+	w.receive = func(_ *Worker, c actor.Context) { // messages still come until Stopped (house rule 4)
 		if c.Sender() != nil && asks(c.Message()) {
 			c.Respond(gone)
 		}
@@ -474,7 +474,7 @@ func (w *Worker) release() {
 	w.grant, w.newest, w.lost, w.mail = nil, nil, nil, mailing{}
 	w.waiting, w.running, w.decided, w.known, w.inflight, w.gen = nil, nil, nil, nil, nil, nil
 	w.svc, w.log = svc, log
-	w.receive = func(actor.Context) {}
+	w.receive = func(*Worker, actor.Context) {}
 }
 
 func (w *Worker) inputs() *messages.Inputs {

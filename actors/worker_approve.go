@@ -132,7 +132,7 @@ func (w *Worker) awaitAnswers(c actor.Context) {
 		return
 	}
 	w.wall.Stop()
-	w.become(w.asking, stateWaiting)
+	w.become((*Worker).asking, stateWaiting)
 	if w.svc.Limits.Hold < 0 {
 		w.giveBackAll(c)
 		return

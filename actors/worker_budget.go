@@ -109,7 +109,7 @@ func (w *Worker) pay(c actor.Context, tokens int, offersTools bool, refused func
 	}
 	p.asks++
 	p.asking, p.wanted, p.asked, p.pause.away = true, e, w.svc.Now(), false
-	w.become(w.generating, stateWaiting)
+	w.become((*Worker).generating, stateWaiting)
 	c.Send(c.Parent(), &messages.AskBudget{
 		WorkerId: w.id, Ask: p.asks, Spent: w.state.Committed(), Want: e.amounts(e.answer, calls), Least: e.amounts(min(leastAnswer, e.answer), least),
 	})

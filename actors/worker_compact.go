@@ -250,7 +250,7 @@ func (w *Worker) askSummary(c actor.Context, resolved *Resolved, text string) {
 		number: w.generations, model: resolved, provider: resolved.Provider, summary: true,
 		prompt: &messages.Prompt{System: summarySystem, Messages: []*messages.Message{{Role: messages.User, Text: text}}},
 	}
-	w.become(w.generating, stateWaiting)
+	w.become((*Worker).generating, stateWaiting)
 	w.askPermit(c)
 }
 
@@ -276,7 +276,7 @@ func (w *Worker) summarised(c actor.Context, g *generation, m *generated) {
 	var me *model.Error
 	if errors.As(m.err, &me) && k.triesAgain(me.Class, w.svc) {
 		pause := pauseAfter(me, k.attempts)
-		w.become(w.generating, stateWaiting)
+		w.become((*Worker).generating, stateWaiting)
 		wait := func(c actor.Context) {
 			w.retry.SetBy(w.svc.Clock, c, pause, func(gen uint64) any { return &retryDue{gen} })
 		}

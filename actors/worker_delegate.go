@@ -170,7 +170,7 @@ func (w *Worker) abandon(c actor.Context, calls []*conversation.Call) bool {
 	for _, call := range calls {
 		if w.mustEnd(call) {
 			delete(w.decided, call.Plan.GetExecId())
-			w.become(w.usingTools, stateUsingTool)
+			w.become((*Worker).usingTools, stateUsingTool)
 			w.execute(c, call, &messages.Execute{Abandon: true})
 			any = true
 		}

@@ -78,13 +78,14 @@ func (w *Worker) renew() {
 
 // began names the workspaces that the turn under way began with, or is about to.
 func (w *Worker) began() (uris map[string]bool, engaged bool) {
-	uris = make(map[string]bool)
 	switch {
 	case w.leases.busy():
+		uris = make(map[string]bool)
 		for _, g := range w.leases.taken {
 			uris[g.GetUri()] = true
 		}
 	case w.state != nil && w.state.Turn() != nil:
+		uris = make(map[string]bool)
 		for _, l := range w.state.Turn().Leases {
 			uris[l.GetWorkspace()] = true
 		}

@@ -25,6 +25,7 @@ type appending struct {
 	before  late       // what goes ahead of it
 	traced  time.Time  // when it was handed to the store; zero: nobody asks
 	refused bool       // by the store: none of it was written
+	answer  appended   // the committer's
 }
 
 // appended is the committer's answer, piped to the mailbox.
@@ -60,29 +61,23 @@ func (w *Worker) appendActivated(c actor.Context, asker *actor.PID, then func(ac
 		w.activated = true
 	}
 	facts = w.settling(w.following(w.nudging(facts)))
-	in := &appending{facts: slices.Clone(facts), then: then, asker: asker, records: make([]*messages.Record, 0, len(facts))}
-	turn, gen := w.turnOf(facts), ""
+	in := &appending{facts: facts, then: then, asker: asker}
+	gen := ""
 	for i, f := range facts {
-		if g, ok := f.(*messages.GenerationStarted); ok {
-			g.GenId = messages.GenerationID(w.id, w.journal.Lease().Epoch, w.next()+uint64(i))
-			gen = g.GetGenId()
+		switch f := f.(type) {
+		case *messages.GenerationStarted:
+			f.GenId = messages.GenerationID(w.id, w.journal.Lease().Epoch, w.next()+uint64(i))
+			gen = f.GetGenId()
+		case *messages.BudgetReserved:
+			f.GenId = gen
 		}
-		if r, ok := f.(*messages.BudgetReserved); ok {
-			r.GenId = gen
+	}
+	if err := in.encode(w.turnOf(facts)); err != nil {
+		if asker != nil {
+			c.Send(asker, messages.Fail(messages.CodeInternal, err.Error(), ""))
 		}
-		r, err := messages.NewRecord(f, turn)
-		if err != nil {
-			in.facts[i] = mend(f)
-			r, err = messages.NewRecord(in.facts[i], turn)
-		}
-		if err != nil {
-			if asker != nil {
-				c.Send(asker, messages.Fail(messages.CodeInternal, fmt.Sprintf("append %T: %v", f, err), ""))
-			}
-			w.fail(c, fmt.Sprintf("append %T: %v", f, err), &messages.Panicked{Reason: err.Error()})
-			return
-		}
-		in.records = append(in.records, r)
+		w.fail(c, err.Error(), &messages.Panicked{Reason: err.Error()})
+		return
 	}
 	if w.waits(in) {
 		w.keepBack(c, in)
@@ -94,8 +89,29 @@ func (w *Worker) appendActivated(c actor.Context, asker *actor.PID, then func(ac
 	}
 	sys, self := c.ActorSystem(), c.Self()
 	w.journal.Append(func(r persistence.Receipt, err error) {
-		sys.Root.Send(self, &appended{of: in, receipt: r, err: err})
+		in.answer = appended{of: in, receipt: r, err: err}
+		sys.Root.Send(self, &in.answer)
 	}, w.draft(in))
+}
+
+// encode makes the records of the facts. One that holds text which cannot be written down is mended first.
+func (a *appending) encode(turn string) (err error) {
+	if a.records, err = messages.NewRecords(a.facts, turn); err == nil {
+		return nil
+	}
+	a.facts, a.records = slices.Clone(a.facts), make([]*messages.Record, 0, len(a.facts)) // the slice may be the caller's
+	for i, f := range a.facts {
+		r, err := messages.NewRecord(f, turn)
+		if err != nil {
+			a.facts[i] = mend(f)
+			r, err = messages.NewRecord(a.facts[i], turn)
+		}
+		if err != nil {
+			return fmt.Errorf("append %T: %w", f, err)
+		}
+		a.records = append(a.records, r)
+	}
+	return nil
 }
 
 // turnOf is the turn that facts belong to: the one they open, or the open one.

@@ -33,9 +33,9 @@ func (l *leases) busy() bool { return len(l.want) > 0 || len(l.held) > 0 || l.th
 func (w *Worker) lease(c actor.Context, then func(actor.Context)) {
 	w.renew()
 	w.leases.taken = leasesOf(w.grant)
-	w.leases.want = slices.Clone(w.leases.taken)
-	w.leases.held, w.leases.then, w.leases.since = nil, then, w.svc.Now()
-	w.become(w.leasing, stateWaiting)
+	w.leases.want = w.leases.taken // which is only cut from the front
+	w.leases.held, w.leases.then, w.leases.since = make([]*messages.LeaseToken, 0, len(w.leases.taken)), then, w.svc.Now()
+	w.become((*Worker).leasing, stateWaiting)
 	w.nextLease(c)
 }
 

@@ -25,7 +25,7 @@ func (w *Worker) consult(c actor.Context) {
 		w.resume(c)
 		return
 	}
-	w.become(w.consulting, stateWaiting)
+	w.become((*Worker).consulting, stateWaiting)
 	svc, log := w.svc, w.log
 	svc.spawn(c.ActorSystem(), c.Self(), func(*act.Panic) any { return &consulted{} }, func() any {
 		m := &consulted{known: make(map[string]*messages.ToolReply)}
@@ -70,7 +70,7 @@ func (w *Worker) consulting(c actor.Context) {
 		return
 	}
 	w.known = m.known
-	w.become(w.usingTools, stateWorking)
+	w.become((*Worker).usingTools, stateWorking)
 	w.resume(c)
 	w.replay(c)
 }

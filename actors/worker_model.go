@@ -56,7 +56,7 @@ type (
 func (w *Worker) generate(c actor.Context, next conversation.Generate) {
 	if f := w.state.Turn().Failed; f != nil {
 		if left := w.pauseLeft(f); left > 0 {
-			w.become(w.generating, stateWaiting)
+			w.become((*Worker).generating, stateWaiting)
 			w.retry.SetBy(w.svc.Clock, c, left, func(gen uint64) any { return &retryDue{gen} })
 			return
 		}
@@ -121,7 +121,7 @@ func (w *Worker) ask(c actor.Context) {
 	}
 	w.armBudgetWall(c)
 	w.gen.model, w.gen.provider, w.gen.instead = resolved, resolved.Provider, started.GetInsteadOf()
-	w.become(w.generating, stateWaiting)
+	w.become((*Worker).generating, stateWaiting)
 	w.askPermit(c)
 }
 

@@ -25,7 +25,7 @@ type opened struct {
 
 // open claims the stream and folds it, in a goroutine: a long history must not hold the mailbox.
 func (w *Worker) open(c actor.Context) {
-	w.become(w.opening, stateInactive)
+	w.become((*Worker).opening, stateInactive)
 	svc, id, session, last := w.svc, w.id, w.session, w.openings+1 >= poisonAfter
 	svc.spawn(c.ActorSystem(), c.Self(), func(p *act.Panic) any { return &opened{broken: p} }, func() any {
 		return openWorker(svc, id, session, last)

@@ -131,9 +131,9 @@ func (w *Worker) planCall(call *messages.ToolCall) (*messages.ToolPlanned, *mess
 // configuration of the tool, else the agent, else the tool itself. It is journaled with the plan, so that what is
 // configured later changes no call that was planned.
 func (w *Worker) unknownOutcome(spec *tools.Spec, q policy.Question) messages.UnknownOutcome_Policy {
-	said := []policy.Unknown{policy.UnknownFor(q), w.svc.Unknown[spec.Name]}
+	said := [...]policy.Unknown{policy.UnknownFor(q), w.svc.Unknown[spec.Name], ""}
 	if a, ok := w.svc.agent(w.state.Agent()); ok {
-		said = append(said, a.Unknown)
+		said[2] = a.Unknown
 	}
 	for _, u := range said {
 		if o, ok := u.Outcome(); ok {
@@ -456,7 +456,9 @@ func (w *Worker) systemPrompt() string {
 	b.WriteString(w.state.System())
 	b.WriteString("\n\n# Workspaces\n")
 	for _, g := range w.grant.GetWorkspaces() {
-		b.WriteString("- " + g.GetName() + ": " + known(g) + " (" + g.GetKind() + ", " + strings.ToLower(g.GetTrust().String()))
+		for _, s := range [...]string{"- ", g.GetName(), ": ", known(g), " (", g.GetKind(), ", ", strings.ToLower(g.GetTrust().String())} {
+			b.WriteString(s)
+		}
 		if g.GetPrimary() {
 			b.WriteString(", primary")
 		}

@@ -146,7 +146,7 @@ func (w *Worker) released(c actor.Context) {
 	by := w.releasedBy
 	w.releasedBy, w.lastError = "", ""
 	w.log.Info("worker is released", "by", by)
-	w.become(w.common, stateInactive)
+	w.become((*Worker).common, stateInactive)
 	w.activated = true // that it goes on is written down with what it does
 	w.append(c, nil, func(c actor.Context) {
 		w.activated = false

@@ -21,7 +21,7 @@ func doubted(call *conversation.Call) *messages.CallDoubted {
 func (w *Worker) askPerson(c actor.Context) {
 	w.wall.Stop()
 	w.giveBackAll(c)
-	w.become(w.doubting, stateWaiting)
+	w.become((*Worker).doubting, stateWaiting)
 }
 
 // doubting waits for a person's word on calls of which nobody knows what became.

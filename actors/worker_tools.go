@@ -17,7 +17,7 @@ func (w *Worker) plan(c actor.Context, next conversation.Plan) {
 // settle starts every open call that may start: those that only read at once and side by side; those
 // with effects one at a time in each workspace, in call order.
 func (w *Worker) settle(c actor.Context) {
-	w.become(w.usingTools, stateUsingTool)
+	w.become((*Worker).usingTools, stateUsingTool)
 	busy, children := make(map[string]bool), 0
 	open := w.state.Turn().OpenCalls()
 	if w.state.Turn().Cancelled != nil { // what runs is waited for, and nothing else starts

@@ -230,7 +230,7 @@ func (w *Worker) advance(c actor.Context) {
 	if w.closing.asked != nil && w.state.Turn() == nil && w.compacting == nil && !w.state.Closed() {
 		if w.undelivered() {
 			w.giveBackAll(c)
-			w.become(w.idle, stateInactive)
+			w.become((*Worker).idle, stateInactive)
 			w.post(c)
 			return
 		}
@@ -239,7 +239,7 @@ func (w *Worker) advance(c actor.Context) {
 	}
 	step := w.state.Next(w.limits())
 	if w.svc.Still && !restful(step) {
-		w.become(w.idle, stateWaiting)
+		w.become((*Worker).idle, stateWaiting)
 		return
 	}
 	if w.state.Turn() == nil && w.border(c, step) {
@@ -274,7 +274,7 @@ func restful(next conversation.Step) bool {
 
 // rest goes idle and tells those who waited for it.
 func (w *Worker) rest(c actor.Context) {
-	w.become(w.idle, stateInactive)
+	w.become((*Worker).idle, stateInactive)
 	if w.mailRests() {
 		w.rested(c)
 	}

@@ -213,10 +213,12 @@ func (w *Workspace) grant(c actor.Context) {
 			w.endJobs(l)
 			return
 		}
-		w.queue = w.queue[1:]
+		w.queue = slices.Delete(w.queue, 0, 1) // its room is the next one's
 		w.give(c, l)
 	}
-	w.queue = nil
+	if cap(w.queue) > 16 { // that of a rush
+		w.queue = nil
+	}
 	if w.unused != 0 && len(w.held) == 0 && !w.book.working() { // also no effect of somebody who is dead runs any more (I6)
 		c.Send(c.Parent(), &messages.WorkspaceUnused{Id: nameOf(c.Self()), Generation: w.unused})
 		w.unused = 0

@@ -67,7 +67,7 @@ func (s *State) Next(lim Limits) Step {
 		return Begin{s.inputs[0]}
 	case t.assistant != nil && len(t.Calls) < len(t.assistant.ToolCalls):
 		return Plan{t.assistant.ToolCalls[len(t.Calls):], len(t.Calls)}
-	case len(t.OpenCalls()) > 0:
+	case t.Pending():
 		return Settle{t.OpenCalls()}
 	case t.Cancelled != nil:
 		return cancelled(t.Cancelled)

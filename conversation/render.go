@@ -133,25 +133,23 @@ func (k *kept) segments() []*messages.Segment { return k.sealed[:len(k.sealed):l
 
 // link chains the hash of one more message, so that a request's hash costs one message and not the history.
 func link(chain [sha256.Size]byte, m *messages.Message) [sha256.Size]byte {
-	h := sha256.New()
-	h.Write(chain[:])
-	field := func(s string) {
-		var n [8]byte
-		binary.BigEndian.PutUint64(n[:], uint64(len(s)))
-		h.Write(n[:])
-		h.Write([]byte(s))
-	}
-	field(string(m.Role))
-	field(m.Text)
-	field(m.ToolCallID)
+	var short [1 << 10]byte // most messages fit
+	b := append(short[:0], chain[:]...)
+	b = appendField(b, string(m.Role))
+	b = appendField(b, m.Text)
+	b = appendField(b, m.ToolCallID)
 	for _, c := range m.ToolCalls {
-		field(c.GetId())
-		field(c.GetName())
-		field(c.GetArguments())
+		b = appendField(b, c.GetId())
+		b = appendField(b, c.GetName())
+		b = appendField(b, c.GetArguments())
 	}
-	var out [sha256.Size]byte
-	h.Sum(out[:0])
-	return out
+	return sha256.Sum256(b)
+}
+
+// appendField writes a text behind its length, so that what two fields say is not said by two others.
+func appendField(b []byte, s string) []byte {
+	b = binary.BigEndian.AppendUint64(b, uint64(len(s)))
+	return append(b, s...)
 }
 
 // paired checks the message invariant: after an assistant message with N calls, N results.

@@ -188,6 +188,9 @@ func (t *Turn) OpenCalls() []*Call {
 	return open
 }
 
+// Pending says whether a call has no result.
+func (t *Turn) Pending() bool { return slices.ContainsFunc(t.Calls, (*Call).Open) }
+
 // Call returns the call with an exec id, nil when the turn has none.
 func (t *Turn) Call(execID string) *Call {
 	for _, c := range t.AllCalls {

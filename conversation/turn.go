@@ -143,7 +143,7 @@ func (s *State) applyToolFinished(t *Turn, f *messages.ToolFinished, r *messages
 	}
 	c.Finished, c.finishedSeq, c.doubted, c.redo = f, r.GetSeq(), false, false
 	s.remember(c.Plan.GetWorkspace(), f.GetPostconditionHashes())
-	if t.assistant == nil || len(t.Calls) < len(t.assistant.ToolCalls) || len(t.OpenCalls()) > 0 {
+	if t.assistant == nil || len(t.Calls) < len(t.assistant.ToolCalls) || t.Pending() {
 		return nil
 	}
 	s.push(t.assistant, source{seq: t.FinalSeq})
@@ -179,7 +179,7 @@ func (s *State) remember(workspace string, files []*messages.FileHash) {
 }
 
 func (s *State) applyTurnCompleted(t *Turn, f *messages.TurnCompleted, r *messages.Record) error {
-	if f.GetTurnId() != t.ID || len(t.OpenCalls()) > 0 || t.assistant != nil {
+	if f.GetTurnId() != t.ID || t.Pending() || t.assistant != nil {
 		return fmt.Errorf("turn %s completed while a call is open: %w", f.GetTurnId(), ErrIllegal)
 	}
 	t.Completed, t.DoneMs, t.DoneSeq, t.Gen = f, r.GetAtUnixMs(), r.GetSeq(), nil

@@ -30,6 +30,32 @@ func NewRecord(fact proto.Message, turnID string) (*Record, error) {
 	return newRecord(fact, num, turnID)
 }
 
+// NewRecords is NewRecord for the facts of a worker that are appended together: their records and what is encoded of them share two pieces
+// of memory. A fact that cannot be encoded is an error for all.
+func NewRecords(facts []proto.Message, turnID string) ([]*Record, error) {
+	kinds, need := workerFacts(), 0
+	records, block := make([]*Record, len(facts)), make([]Record, len(facts))
+	for i, fact := range facts {
+		num, ok := kinds[fact.ProtoReflect().Descriptor()]
+		if !ok {
+			return nil, fmt.Errorf("make record of %T: no fact of a worker", fact)
+		}
+		records[i] = &block[i]
+		block[i].Type, block[i].Schema, block[i].TurnId = uint32(num), schema, turnID
+		need += wrappedSize(num, proto.Size(fact))
+	}
+	buf := make([]byte, 0, need)
+	for i, fact := range facts {
+		at := len(buf)
+		var err error
+		if buf, err = appendWrapped(buf, protowire.Number(block[i].Type), fact); err != nil {
+			return nil, err
+		}
+		block[i].Body = buf[at:len(buf):len(buf)]
+	}
+	return records, nil
+}
+
 // NewSystemRecord is NewRecord for the stream of the whole store.
 func NewSystemRecord(fact proto.Message) (*Record, error) {
 	num, ok := systemFacts()[fact.ProtoReflect().Descriptor()]
@@ -67,17 +93,29 @@ func NewConversationRecord(fact proto.Message) (*Record, error) {
 }
 
 func newRecord(fact proto.Message, num protowire.Number, turnID string) (*Record, error) {
-	// What is written is a WorkerFact or a SessionFact with this one field: without the detour over
-	// the message of the oneof, which costs more than the fact.
-	size := proto.Size(fact)
-	b := make([]byte, 0, protowire.SizeTag(num)+protowire.SizeBytes(size))
+	b, err := appendWrapped(make([]byte, 0, wrappedSize(num, proto.Size(fact))), num, fact)
+	if err != nil {
+		return nil, err
+	}
+	return &Record{Type: uint32(num), Schema: schema, TurnId: turnID, Body: b}, nil
+}
+
+// What is written is a WorkerFact or a SessionFact with this one field: without the detour over
+// the message of the oneof, which costs more than the fact.
+func wrappedSize(num protowire.Number, size int) int {
+	return protowire.SizeTag(num) + protowire.SizeBytes(size)
+}
+
+// appendWrapped encodes a fact that was measured.
+func appendWrapped(b []byte, num protowire.Number, fact proto.Message) ([]byte, error) {
+	measured := proto.MarshalOptions{UseCachedSize: true}
 	b = protowire.AppendTag(b, num, protowire.BytesType)
-	b = protowire.AppendVarint(b, uint64(size))
-	b, err := proto.MarshalOptions{UseCachedSize: true}.MarshalAppend(b, fact)
+	b = protowire.AppendVarint(b, uint64(measured.Size(fact)))
+	b, err := measured.MarshalAppend(b, fact)
 	if err != nil {
 		return nil, fmt.Errorf("encode %T: %w", fact, err)
 	}
-	return &Record{Type: uint32(num), Schema: schema, TurnId: turnID, Body: b}, nil
+	return b, nil
 }
 
 // WorkerFactIn decodes the fact of a record of a worker's stream. It is nil, without an error,

@@ -52,3 +52,28 @@ func TestARecordHoldsItsJournalsMessage(t *testing.T) {
 		t.Error("text that is not UTF-8 is written down")
 	}
 }
+
+func TestRecordsOfOneAppendAreThoseOfItsFactsAlone(t *testing.T) {
+	t.Parallel()
+	facts := []proto.Message{
+		&messages.TurnStarted{TurnId: "turn", InputIds: []string{"input"}}, &messages.GenerationStarted{GenId: "gen", Step: 1}, &messages.Suspended{},
+	}
+	all, err := messages.NewRecords(facts, "turn")
+	if err != nil || len(all) != len(facts) {
+		t.Fatalf("%d records: %v", len(all), err)
+	}
+	for i, f := range facts {
+		alone, err := messages.NewRecord(f, "turn")
+		if err != nil || !proto.Equal(alone, all[i]) {
+			t.Errorf("%T is %v with others, and %v alone: %v", f, all[i], alone, err)
+		}
+		if cap(all[i].GetBody()) != len(all[i].GetBody()) {
+			t.Errorf("what is appended to the body of %T would write into the next one's", f)
+		}
+	}
+	for _, bad := range []proto.Message{&messages.Ack{}, &messages.Panicked{Reason: "\xff"}} {
+		if _, err := messages.NewRecords(append(facts[:2:2], bad), ""); err == nil {
+			t.Errorf("%T became a record", bad)
+		}
+	}
+}

@@ -82,7 +82,23 @@ func (j *Journal) Replay(ctx context.Context, from uint64, fn func(Entry) error)
 // journal are answered before Append returns; the former leaves the journal usable.
 func (j *Journal) Append(done func(Receipt, error), d Draft) uint64 {
 	first := j.next
-	AppendTogether(done, Part{Journal: j, Draft: d})
+	b, err := j.batch(d)
+	if err != nil {
+		done(Receipt{}, err)
+		return first
+	}
+	batches := []Batch{b}
+	if err := Prepare(batches); err != nil {
+		done(Receipt{}, err)
+		return first
+	}
+	j.next += uint64(len(d.Records))
+	j.store.Enqueue(func(r Receipt, err error) {
+		if err != nil {
+			j.fail(err)
+		}
+		done(r, err)
+	}, batches...)
 	return first
 }
 
@@ -97,10 +113,6 @@ type Part struct {
 func AppendTogether(done func(Receipt, error), parts ...Part) {
 	batches := make([]Batch, len(parts))
 	for i, p := range parts {
-		if err := p.Journal.Err(); err != nil {
-			done(Receipt{}, err)
-			return
-		}
 		b, err := p.Journal.batch(p.Draft)
 		if err != nil {
 			done(Receipt{}, err)
@@ -175,8 +187,11 @@ func (j *Journal) fail(err error) {
 	j.failed.CompareAndSwap(nil, &err)
 }
 
-// batch fills in what the writer left to the journal.
+// batch fills in what the writer left to the journal, when that still takes something.
 func (j *Journal) batch(d Draft) (Batch, error) {
+	if err := j.Err(); err != nil {
+		return Batch{}, err
+	}
 	now := j.Now
 	if now == nil {
 		now = time.Now

@@ -208,11 +208,12 @@ func appendJSON(b *bytes.Buffer, v any) error {
 	switch v := v.(type) {
 	case map[string]any:
 		b.WriteByte('{')
-		for i, name := range sortedKeys(v) {
+		var few [8]string
+		for i, name := range appendSorted(few[:0], v) {
 			if i > 0 {
 				b.WriteByte(',')
 			}
-			if err := appendJSON(b, name); err != nil {
+			if err := appendText(b, name); err != nil {
 				return err
 			}
 			b.WriteByte(':')
@@ -238,13 +239,23 @@ func appendJSON(b *bytes.Buffer, v any) error {
 		b.WriteString(string(v))
 		return nil
 	case string:
-		if plainText(v) {
-			b.WriteByte('"')
-			b.WriteString(v)
-			b.WriteByte('"')
-			return nil
-		}
+		return appendText(b, v)
 	}
+	return appendAny(b, v)
+}
+
+func appendText(b *bytes.Buffer, s string) error {
+	if !plainText(s) {
+		return appendAny(b, s)
+	}
+	b.WriteByte('"')
+	b.WriteString(s)
+	b.WriteByte('"')
+	return nil
+}
+
+// appendAny leaves the rest to the encoder.
+func appendAny(b *bytes.Buffer, v any) error {
 	enc := json.NewEncoder(b)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(v); err != nil {
@@ -255,7 +266,11 @@ func appendJSON(b *bytes.Buffer, v any) error {
 }
 
 func sortedKeys[V any](m map[string]V) []string {
-	keys := make([]string, 0, len(m))
+	return appendSorted(make([]string, 0, len(m)), m)
+}
+
+// appendSorted is sortedKeys in room of the caller's, which holds nothing yet.
+func appendSorted[V any](keys []string, m map[string]V) []string {
 	for k := range m {
 		keys = append(keys, k)
 	}

@@ -96,21 +96,22 @@ func (s *schema) check(at string, v any) (any, error) {
 	if len(s.Enum) > 0 && !s.oneOf(v) {
 		return nil, refuse("%s must be one of %s, not %s", subject(at), list(s.Enum), got(v))
 	}
-	switch v := v.(type) {
+	switch x := v.(type) {
 	case map[string]any:
-		return s.checkObject(at, v)
+		return s.checkObject(at, x)
 	case []any:
-		return s.checkArray(at, v)
+		return s.checkArray(at, x)
 	case string:
-		return v, s.checkString(at, v)
+		return v, s.checkString(at, x)
 	case json.Number:
-		return s.checkNumber(at, v)
+		return s.checkNumber(at, x)
 	}
 	return v, nil
 }
 
 func (s *schema) checkObject(at string, v map[string]any) (any, error) {
-	for _, name := range sortedKeys(v) {
+	var few [8]string
+	for _, name := range appendSorted(few[:0], v) {
 		prop, known := s.Properties[name]
 		if !known {
 			if s.Additional != nil && s.Additional.no {

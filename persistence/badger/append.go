@@ -26,7 +26,9 @@ type appendTask struct {
 	receipt persistence.Receipt
 	refused error // found while encoding
 	done    func(persistence.Receipt, error)
-	buf     []byte // behind the parts' keys and values
+	index   []engine.Entry // of the batches, in order; those that are deleted have no value
+	cursors []uint64       // the first of each batch's records, 0 without a session
+	buf     []byte         // behind all keys and values
 	pool    *sync.Pool
 	weight  int64         // that was admitted
 	waiting *atomic.Int64 // of the store
@@ -86,12 +88,16 @@ func (s *Store) Enqueue(done func(persistence.Receipt, error), b ...persistence.
 // batches, and has measured their records: the cached sizes are used again.
 func (t *appendTask) encode() {
 	sized := proto.MarshalOptions{UseCachedSize: true}
-	need := 0
+	need, ops := 0, 0
 	for i := range t.batches {
 		b := &t.batches[i]
 		for j, r := range b.Records {
 			need += 16 + t.detach(b, j, r)
 		}
+		for _, op := range b.Index {
+			need += 1 + len(op.Key) + len(op.Value) + sumSize
+		}
+		ops += len(b.Index)
 		t.blobs = append(t.blobs, b.Blobs...)
 		need += 2*nameKeySize(b.Lease.Stream) + 2*nameKeySize(b.Session) + tailSize(b.Session) + 2*binary.MaxVarintLen64 + 2*sumSize
 	}
@@ -103,9 +109,16 @@ func (t *appendTask) encode() {
 		t.parts = make([]part, len(t.batches))
 	}
 	t.parts = t.parts[:len(t.batches)]
+	if cap(t.index) < ops {
+		t.index = make([]engine.Entry, 0, ops)
+	}
+	t.index = t.index[:0]
 	for i := range t.batches {
 		b, p := &t.batches[i], &t.parts[i]
 		*p = part{}
+		for _, op := range b.Index {
+			buf = t.encodeIndex(buf, op)
+		}
 		if len(b.Records) == 0 {
 			continue
 		}
@@ -130,6 +143,20 @@ func (t *appendTask) encode() {
 			buf = p.encodeCursor(buf, b)
 		}
 	}
+}
+
+// encodeIndex builds the entry of a secondary key.
+func (t *appendTask) encodeIndex(buf []byte, op persistence.IndexOp) []byte {
+	at := len(buf)
+	buf = textKey(buf, tagIndex, op.Key)
+	e := engine.Entry{Key: buf[at:len(buf):len(buf)]}
+	if !op.Delete {
+		at = len(buf)
+		buf = binary.BigEndian.AppendUint32(append(buf, op.Value...), sum(sum(0, e.Key), op.Value))
+		e.Value = buf[at:len(buf):len(buf)]
+	}
+	t.index = append(t.index, e)
+	return buf
 }
 
 // detach replaces a record whose body goes to a blob and returns the encoded size of what stays.
@@ -200,8 +227,7 @@ func (t *appendTask) stage(c *committer) error {
 	if err := t.resolve(c); err != nil {
 		return err
 	}
-	cursors, err := t.locate(c)
-	if err != nil {
+	if err := t.locate(c); err != nil {
 		return err
 	}
 	// Blobs and pieces may be committed ahead: nothing refers to them before the append does.
@@ -210,14 +236,15 @@ func (t *appendTask) stage(c *committer) error {
 			return fmt.Errorf("append: %w", err)
 		}
 	}
-	t.shrink(c, cursors)
+	t.shrink(c)
 	count, size := t.weigh()
 	if count > c.maxCount || size+count*txnOverhead > c.maxSize {
 		return fmt.Errorf("append %d entries of %d bytes: %w", count, size, persistence.ErrTooLarge)
 	}
 	c.room(count, size) // nothing refuses from here on: what is staged is committed
+	index := t.index
 	for i := range t.batches {
-		t.stageBatch(c, i, cursors)
+		index = t.stageBatch(c, i, index)
 	}
 	return nil
 }
@@ -248,6 +275,9 @@ func (c *committer) admit(b *persistence.Batch) error {
 
 // resolve refuses records that refer to blobs which neither exist nor come with the append.
 func (t *appendTask) resolve(c *committer) error {
+	if len(t.refs) == 0 {
+		return nil
+	}
 next:
 	for _, ref := range t.refs {
 		for _, blob := range t.blobs {
@@ -269,21 +299,22 @@ next:
 
 // locate gives each batch its session's next cursors; 0 stands for no session. A session that
 // several batches share is counted through.
-func (t *appendTask) locate(c *committer) ([]uint64, error) {
-	cursors := make([]uint64, len(t.batches))
+func (t *appendTask) locate(c *committer) error {
+	t.cursors = append(t.cursors[:0], make([]uint64, len(t.batches))...)
+	cursors := t.cursors
 	for i := range t.batches {
 		b := &t.batches[i]
 		if b.Session == "" || len(b.Records) == 0 {
 			continue
 		}
 		if c.goneSessions[b.Session] {
-			return nil, fmt.Errorf("append: session %s is being deleted: %w", b.Session, persistence.ErrUnavailable)
+			return fmt.Errorf("append: session %s is being deleted: %w", b.Session, persistence.ErrUnavailable)
 		}
 		p, known := c.sessions[b.Session]
 		if !known {
 			last, err := lastCursor(c.cur.view, c.s.lost, b.Session)
 			if err != nil {
-				return nil, fmt.Errorf("append: %w", err)
+				return fmt.Errorf("append: %w", err)
 			}
 			p = position{last: last}
 			c.sessions[b.Session] = p
@@ -300,16 +331,16 @@ func (t *appendTask) locate(c *committer) ([]uint64, error) {
 	if end := len(cursors) - 1; cursors[end] != 0 {
 		t.receipt.Last = cursors[end] + uint64(len(t.batches[end].Records)) - 1
 	}
-	return cursors, nil
+	return nil
 }
 
 // shrink finishes the values and moves long ones to pieces, which are committed ahead: what must
 // be in one transaction then always fits into one.
-func (t *appendTask) shrink(c *committer, cursors []uint64) {
+func (t *appendTask) shrink(c *committer) {
 	total := 0
 	for i := range t.parts {
 		if p := &t.parts[i]; p.commit.Key != nil {
-			p.finish(&t.batches[i], cursors[i])
+			p.finish(&t.batches[i], t.cursors[i])
 			total += len(p.commit.Value)
 		}
 	}
@@ -350,14 +381,15 @@ func (t *appendTask) weigh() (count, size int64) {
 	return count, size
 }
 
-func (t *appendTask) stageBatch(c *committer, i int, cursors []uint64) {
+// stageBatch stages one batch with its own of the secondary keys, and returns the others'.
+func (t *appendTask) stageBatch(c *committer, i int, index []engine.Entry) []engine.Entry {
 	b, p := &t.batches[i], &t.parts[i]
 	n := uint64(len(b.Records))
 	if n > 0 {
 		c.put(&p.commit)
 		if b.Session != "" {
 			c.put(&p.cursor)
-			p.last = cursors[i] + n - 1
+			p.last = t.cursors[i] + n - 1
 			c.sessions[b.Session] = position{last: p.last, group: c.cur.n}
 		}
 	}
@@ -367,17 +399,17 @@ func (t *appendTask) stageBatch(c *committer, i int, cursors []uint64) {
 		c.put(sealed(key, k.Value))
 		c.remember(string(key), present())
 	}
-	for _, op := range b.Index {
-		key := textKey(make([]byte, 0, 1+len(op.Key)), tagIndex, op.Key)
-		if op.Delete {
-			c.remove(key)
-			continue
+	for j := range b.Index {
+		if e := &index[j]; e.Value != nil {
+			c.put(e)
+		} else {
+			c.remove(e.Key)
 		}
-		c.put(sealed(key, op.Value))
 	}
 	for _, timer := range b.Timers {
 		c.stageTimer(timer)
 	}
+	return index[len(b.Index):]
 }
 
 // size is what the append holds in memory of its own and of blobs, in bytes.
@@ -416,9 +448,13 @@ func (t *appendTask) reset() {
 	clear(t.batches)
 	clear(t.parts)
 	clear(t.blobs)
-	buf, batches, parts := t.buf, t.batches[:0], t.parts[:0]
+	clear(t.index)
+	buf := t.buf
 	if cap(buf) > maxPooled {
 		buf = nil
 	}
-	*t = appendTask{buf: buf, batches: batches, parts: parts, blobs: t.blobs[:0], refs: t.refs[:0]}
+	*t = appendTask{
+		buf: buf, batches: t.batches[:0], parts: t.parts[:0], blobs: t.blobs[:0], refs: t.refs[:0],
+		index: t.index[:0], cursors: t.cursors[:0],
+	}
 }
