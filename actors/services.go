@@ -135,21 +135,23 @@ type Services struct {
 	Fatal        func(error) // the store failed: nothing is answered any more
 	Sent         func(any)   // sees every message between actors before it is taken, for tests; may be nil
 
-	props   struct{ worker, executor, run, conversation *actor.Props }
-	offers  sync.Map // joined tool names -> []model.ToolDef: one slice for all workers with that toolset
-	folders *Folders
-	away    awayJobs // that run on machines of workspaces' owners
-	rules   ruleBook // that outlast a session
-	fields  fielded  // which workspaces have fields
-	shown   showings
-	ledger  *tools.FileLedger
-	crashed bool // the last process on the data directory did not end in order
-	pool    *act.Pool
-	tokens  atomic.Uint64   // leases given since the start, of all workspaces: a token is never given twice
-	running *sync.WaitGroup // goroutines of ours
-	stopped chan struct{}   // closed when the house stops: nobody waits for an answer any more
-	sys     *actor.ActorSystem
-	rootPID *actor.PID // the Supervisor's
+	props  struct{ worker, executor, run, conversation *actor.Props }
+	offers sync.Map // joined tool names -> []model.ToolDef: one slice for all workers with that toolset
+	// equipments are those of agents, by their names: one for all workers of an agent.
+	equipments sync.Map
+	folders    *Folders
+	away       awayJobs // that run on machines of workspaces' owners
+	rules      ruleBook // that outlast a session
+	fields     fielded  // which workspaces have fields
+	shown      showings
+	ledger     *tools.FileLedger
+	crashed    bool // the last process on the data directory did not end in order
+	pool       *act.Pool
+	tokens     atomic.Uint64   // leases given since the start, of all workspaces: a token is never given twice
+	running    *sync.WaitGroup // goroutines of ours
+	stopped    chan struct{}   // closed when the house stops: nobody waits for an answer any more
+	sys        *actor.ActorSystem
+	rootPID    *actor.PID // the Supervisor's
 
 	dataOnce sync.Once // see realData
 	dataReal string

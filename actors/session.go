@@ -74,9 +74,10 @@ type member struct {
 	since       time.Time
 	queue       act.Stash
 	timer       act.Timer
-	equipped    *messages.ConfigChanged // with which tools it was left last; nil: as it was when it began
-	known       bool                    // it has said what it is left, if anything, since the session came into memory
-	held        bool                    // a child that starts when its parent is known
+	equipped    *equipment // with which tools it was left last; nil: as it was when it began
+	known       bool       // it has said what it is left, if anything, since the session came into memory
+	held        bool       // a child that starts when its parent is known
+	born        *opened    // what it starts with, when it was just made; else nil
 }
 
 // respawn starts a worker anew after its pause.
@@ -166,7 +167,7 @@ func (s *Session) ready(c actor.Context) {
 		s.spawnChild(c, m)
 	case *messages.FindWorker:
 		s.findWorker(c, m)
-	case *messages.ConfigChanged:
+	case *equips:
 		s.narrowChildren(c, m)
 	case *workerKnown:
 		s.workerKnown(c, m.worker)
@@ -360,10 +361,16 @@ func (s *Session) start(c actor.Context, w *member) {
 	w.pid, w.since = pid, s.svc.Now()
 	w.used++
 	s.rest.begun.Add(1)
-	c.Send(pid, &messages.Configure{
+	configure := &messages.Configure{
 		Grant: s.grantOf(w), NoInput: s.facts.created.GetNoInput(), WorkerId: w.id, SessionId: s.id, Watched: len(s.watchers) > 0, Restarts: w.restarts,
 		Release: w.release, Openings: w.openings, Persist: s.facts.created.GetPersist(), Ask: s.canAsk(),
-	})
+	}
+	if w.born != nil {
+		c.Send(pid, &newborn{configure, w.born})
+		w.born = nil
+	} else {
+		c.Send(pid, configure)
+	}
 	w.release, w.told = "", w.release
 	s.narrow(c, w)
 	w.queue.Forward(c, pid)
@@ -480,6 +487,7 @@ func (s *Session) stopping(c actor.Context) {
 	for _, w := range s.workers {
 		w.queue.Each(drop)
 		w.timer.Stop()
+		w.born.release()
 	}
 	for _, x := range s.shared {
 		x.queue.Each(drop)

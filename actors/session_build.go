@@ -44,6 +44,7 @@ func (b *sessionBuilder) build() *sessionOpened {
 	}
 	wj, err := persistence.OpenJournal(ctx, b.svc.Store, messages.WorkerStream(workerID), id, b.svc.Node)
 	if err != nil {
+		sj.Release()
 		return &sessionOpened{fail: messages.Fail(messages.CodeUnavailable, err.Error(), "")}
 	}
 	sj.Now, wj.Now = b.svc.Now, b.svc.Now
@@ -52,11 +53,11 @@ func (b *sessionBuilder) build() *sessionOpened {
 	if err == nil {
 		var wrecs []*messages.Record
 		if wrecs, err = records(worker); err == nil {
-			err = b.append(sj, wj, srecs, wrecs, o, session)
+			err = b.append(o, wj, srecs, wrecs, session, worker)
 		}
 	}
-	wj.Release() // the Worker claims its own
 	if err != nil {
+		wj.Release()
 		sj.Release()
 		code := messages.CodeUnavailable
 		if errors.Is(err, persistence.ErrTooLarge) {
@@ -67,7 +68,7 @@ func (b *sessionBuilder) build() *sessionOpened {
 	return o
 }
 
-func (b *sessionBuilder) append(sj, wj *persistence.Journal, srecs, wrecs []*messages.Record, o *sessionOpened, session []proto.Message) error {
+func (b *sessionBuilder) append(o *sessionOpened, wj *persistence.Journal, srecs, wrecs []*messages.Record, session, worker []proto.Message) error {
 	at := b.svc.Now().UnixMilli()
 	for i, r := range srecs {
 		r.Seq, r.AtUnixMs = uint64(i+1), at
@@ -100,10 +101,15 @@ func (b *sessionBuilder) append(sj, wj *persistence.Journal, srecs, wrecs []*mes
 		}
 	}()
 	receipt, err := appendAndWait(b.svc, append([]persistence.Part{
-		{Journal: sj, Draft: persistence.Draft{Records: srecs, Index: index}}, {Journal: wj, Draft: persistence.Draft{Records: wrecs}},
+		{Journal: o.journal, Draft: persistence.Draft{Records: srecs, Index: index}}, {Journal: wj, Draft: persistence.Draft{Records: wrecs}},
 	}, run...)...)
 	if err != nil {
 		return err
+	}
+	if len(run) == 0 { // else the worker's are not the last records
+		o.born = bear(wj, worker, wrecs, receipt.Last)
+	} else {
+		wj.Release() // the Worker claims its own
 	}
 	if b.m.GetFirst() != nil {
 		o.reply.First = &messages.InputReply{InputId: b.input, Seq: receipt.Last, SessionId: b.m.GetSessionId(), WorkerId: o.facts.workers[0].GetWorkerId()}

@@ -74,10 +74,10 @@ func (s *Session) spawnChild(c actor.Context, m *messages.SpawnChild) {
 
 // narrowChildren leaves the children of a worker what that has now, and answers when they know. Those that are out of memory, or still to come, hear it
 // when they start.
-func (s *Session) narrowChildren(c actor.Context, m *messages.ConfigChanged) {
+func (s *Session) narrowChildren(c actor.Context, m *equips) {
 	var waits []func(context.Context) (*messages.Ack, error)
-	if parent := s.workers[m.GetBy()]; parent != nil {
-		parent.equipped = m
+	if parent := s.workers[m.worker]; parent != nil {
+		parent.equipped = m.with
 		for _, w := range s.workers {
 			if w.pid != nil && w.spawned.GetParent() == parent.id {
 				waits = append(waits, act.Asked[*messages.Ack](c.ActorSystem(), w.pid, s.narrowing(w)))
@@ -86,7 +86,9 @@ func (s *Session) narrowChildren(c actor.Context, m *messages.ConfigChanged) {
 	}
 	away, asker := &s.rest.away, c.Sender()
 	if asker == nil { // the worker goes on meanwhile: nobody took anything from it
-		s.svc.aside(func() { _ = taken(waits) })
+		if len(waits) > 0 {
+			s.svc.aside(func() { _ = taken(waits) })
+		}
 		return
 	}
 	away.Add(1)
@@ -105,7 +107,7 @@ func (s *Session) narrowing(w *member) *messages.NarrowChild {
 	if parent == nil || parent.equipped == nil {
 		return nil
 	}
-	return &messages.NarrowChild{WorkerId: w.id, Tools: parent.equipped.GetTools(), Bounds: parent.equipped.GetBounds()}
+	return &messages.NarrowChild{WorkerId: w.id, Tools: parent.equipped.tools, Bounds: &messages.Bounds{Agent: parent.equipped.agent}}
 }
 
 func (s *Session) narrow(c actor.Context, w *member) {

@@ -351,6 +351,7 @@ func (s *Session) remove(c actor.Context, id string) {
 		c.Poison(w.pid)
 	}
 	s.tellShared(c, &memberGone{id})
+	w.born.release()
 	delete(s.workers, id)
 	delete(s.byCall, w.spawned.GetExecId())
 	for i, other := range s.order {

@@ -111,9 +111,18 @@ type sessionOpened struct {
 	fail    *messages.Failure
 	reply   *messages.SessionView // to the creator
 	creator *actor.PID
+	born    *opened                      // the first worker's beginning; nil: it reads that itself
 	amid    map[string]bool              // children with something to go on with
 	asleep  map[string]*messages.Amounts // what the others have spent
 	talking map[string]bool              // shared conversations in which somebody has the word
+}
+
+// release gives up what was claimed for a session that does not come to be.
+func (o *sessionOpened) release() {
+	if o.journal != nil {
+		o.journal.Release()
+	}
+	o.born.release()
 }
 
 // create makes the session, its first worker and, when given, the first input in one append: a
@@ -188,6 +197,7 @@ func (s *Session) opening(c actor.Context) {
 		s.life = life{}
 	}
 	if m.fail != nil {
+		m.release()
 		if m.creator != nil {
 			c.Send(m.creator, m.fail)
 		}
@@ -209,8 +219,10 @@ func (s *Session) opening(c actor.Context) {
 	s.use()
 	s.watchRest(c, s.svc.IdleAfter)
 	s.recloneLost(c)
-	for _, w := range s.facts.workers {
-		s.add(w).dormant = dormantFact(w, m.amid)
+	for _, f := range s.facts.workers {
+		w := s.add(f)
+		w.dormant, w.born = dormantFact(f, m.amid), m.born
+		m.born = nil
 	}
 	s.openTill(m.asleep)
 	for _, id := range s.order {

@@ -23,6 +23,7 @@ type workerBuilt struct {
 	facts   []proto.Message // of the session
 	records []*messages.Record
 	grant   *messages.Grant // with its copy; nil: it has none
+	born    *opened         // its beginning; nil: it reads that itself
 	fail    *messages.Failure
 }
 
@@ -192,29 +193,24 @@ func buildWorker(svc *Services, journal *persistence.Journal, own *ownGrant, spa
 	if err != nil {
 		return failed(messages.CodeUnavailable, err)
 	}
-	defer wj.Release() // the Worker claims its own
 	wj.Now = svc.Now
 	view, err := proto.Marshal(&messages.WorkerView{
 		Id: created.GetWorkerId(), SessionId: created.GetSessionId(), State: state, Staged: staged, Agent: created.GetAgent(), Model: created.GetModel(),
 		UpdatedAtUnixMs: svc.Now().UnixMilli(), Parent: created.GetParent(), Background: created.GetBackground(),
 	})
 	if err != nil {
+		wj.Release()
 		return failed(messages.CodeInternal, err)
 	}
 	index := append([]persistence.IndexOp{{Key: WorkerKey(created.GetSessionId(), created.GetWorkerId()), Value: view}}, own.entry...)
-	done := make(chan error, 1)
-	persistence.AppendTogether(func(_ persistence.Receipt, err error) { done <- err },
+	receipt, err := appendAndWait(svc,
 		persistence.Part{Journal: journal, Draft: persistence.Draft{Records: srecs, Index: index}},
 		persistence.Part{Journal: wj, Draft: persistence.Draft{Records: wrecs}})
-	select {
-	case err = <-done:
-	case <-svc.stopped:
-		err = persistence.ErrClosed
-	}
 	if err != nil {
+		wj.Release()
 		return failed(messages.CodeUnavailable, err)
 	}
-	return &workerBuilt{spawned: spawned, facts: ofSession, records: srecs}
+	return &workerBuilt{spawned: spawned, facts: ofSession, records: srecs, born: bear(wj, facts, wrecs, receipt.Last)}
 }
 
 // workerBuilt starts a worker that was written down, and answers.
@@ -246,6 +242,7 @@ func (s *Session) workerBuilt(c actor.Context, m *workerBuilt) {
 			s.regrantAll(c, m.grant)
 		}
 		w := s.add(m.spawned)
+		w.born = m.born
 		w.needed = m.spawned.GetRunId() != ""
 		s.joinTill(m.spawned)
 		s.start(c, w)

@@ -175,16 +175,16 @@ func (w *Worker) become(state func(*Worker, actor.Context), phase string) {
 
 // unborn waits for the grant that says who this is.
 func (w *Worker) unborn(c actor.Context) {
-	if m, ok := c.Message().(*messages.Configure); ok {
-		w.id, w.session, w.restarts, w.releasedBy = m.GetWorkerId(), m.GetSessionId(), m.GetRestarts(), m.GetRelease()
-		w.openings = m.GetOpenings()
-		w.persist, w.canAsk = m.GetPersist(), m.GetAsk()
-		w.log = w.logger()
-		w.configure(c, m)
+	switch m := c.Message().(type) {
+	case *messages.Configure:
+		w.born(c, m)
 		w.open(c)
-		return
+	case *newborn:
+		w.born(c, m.configure)
+		w.recovered(c, m.opened)
+	default:
+		act.Unexpected(c, w.log)
 	}
-	act.Unexpected(c, w.log)
 }
 
 // watch turns live events on or off, and says so: who subscribes reads the store after that.

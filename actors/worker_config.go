@@ -59,18 +59,18 @@ func (w *Worker) reconfigure(c actor.Context, m *messages.ConfigureWorker) {
 // narrowChildren tells those that the worker has delegated to, by way of its session, what it may do from now on. Whoever changed that is answered
 // when they have written it down: no call of theirs is planned or begun after that with what was taken (ADR 81).
 func (w *Worker) narrowChildren(c actor.Context, asker *actor.PID) {
-	view := w.view()
 	if w.state.Parent() != "" || w.svc.Limits.Children < 1 {
 		if asker != nil {
-			c.Send(asker, view)
+			c.Send(asker, w.view())
 		}
 		return
 	}
-	change := &messages.ConfigChanged{By: w.id, Tools: w.equipment(), Bounds: &messages.Bounds{Agent: w.agent()}}
+	change := &equips{w.id, w.equipped()}
 	if asker == nil {
 		c.Send(c.Parent(), change)
 		return
 	}
+	view := w.view()
 	told := act.Asked[*messages.Ack](c.ActorSystem(), c.Parent(), change)
 	w.svc.spawn(c.ActorSystem(), asker, func(p *act.Panic) any { return messages.Fail(messages.CodeInternal, p.Error(), "") }, func() any {
 		ctx, cancel := context.WithTimeout(context.Background(), 2*toldWait)
@@ -88,6 +88,41 @@ func (w *Worker) narrowSleepers(c actor.Context) {
 	if w.state.Tools() != nil || w.state.NoMCP() || agent.Tools != nil || w.state.Agent() != w.state.FirstAgent() {
 		w.narrowChildren(c, nil)
 	}
+}
+
+// equipment is what a worker leaves those that it delegates to at most. It is never changed, and shared.
+type equipment struct {
+	tools []string
+	agent string
+}
+
+// equips is a worker's word to its session of what it has.
+type equips struct {
+	worker string
+	with   *equipment
+}
+
+// equipped is the worker's equipment. Without rules or a toolset of its own it is that of all workers of its agent.
+func (w *Worker) equipped() *equipment {
+	own := w.role()
+	common := own.tools == nil && !own.noMCP && !w.ruled(own)
+	if common {
+		if e, ok := w.svc.equipments.Load(own.agent); ok {
+			return e.(*equipment) //nolint:forcetypeassert // only this function stores
+		}
+	}
+	e := &equipment{w.equipment(), w.agent()}
+	if common {
+		w.svc.equipments.Store(own.agent, e)
+	}
+	return e
+}
+
+// ruled says whether rules count for a role that were written down, of the worker, its session or the agent.
+func (w *Worker) ruled(r role) bool {
+	agent, _ := w.svc.agent(r.agent)
+	own, _, _ := w.state.Rules()
+	return len(own)+len(w.grant.GetRules())+len(agent.Rules) > 0
 }
 
 // equipment names the tools that the worker's toolset has, wherever it works, and those that a rule adds.

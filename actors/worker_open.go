@@ -85,6 +85,11 @@ func (w *Worker) opening(c actor.Context) {
 		w.down(c, m.err.Error(), errors.Is(m.err, persistence.ErrCorrupt))
 		return
 	}
+	w.recovered(c, m)
+}
+
+// recovered goes on with the state that the journal gives.
+func (w *Worker) recovered(c actor.Context, m *opened) {
 	w.journal, w.state, w.snaps, w.anew = m.journal, m.state, m.snaps, true
 	w.projector.Lookup, w.projector.Called = w.generation, w.called
 	w.inherit()
