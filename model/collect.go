@@ -15,31 +15,44 @@ const maxCalls = 1024
 // it holds what had arrived by then, and the error is the stream's own. A stream that stops
 // without a Finish, or speaks of a call that it never started, is an error too.
 func Collect(stream iter.Seq2[Event, error], on func(Event)) (*Completion, error) {
-	var a assembly
-	for ev, err := range stream {
-		if err != nil {
-			return a.completion(), err
-		}
-		if on != nil {
-			on(ev)
-		}
-		if err := a.add(&ev); err != nil {
-			return a.completion(), err
-		}
-		if ev.Kind == Finish {
-			return a.completion(), nil
-		}
+	a := &assembly{on: on}
+	a.calls = a.first[:0]
+	stream(a.take) // and no range over it: that would take its variables to the heap one by one
+	if a.err == nil && !a.ended {
+		a.err = &Error{Class: Truncated, Message: "the stream ended without a finish"}
 	}
-	return a.completion(), &Error{Class: Truncated, Message: "the stream ended without a finish"}
+	return a.completion(), a.err
 }
 
 // assembly is an answer under construction.
 type assembly struct {
+	on    func(Event)
+	ended bool
+	err   error
+
 	text, reasoning fragments
 	calls           []callParts
+	first           [1]callParts // room for them: most answers have one at most
 	usage           *messages.Usage
 	reason          string
 	meta            Meta
+}
+
+// take takes one step of the stream; false when it was the last.
+func (a *assembly) take(ev Event, err error) bool {
+	if err != nil {
+		a.err = err
+		return false
+	}
+	if a.on != nil {
+		a.on(ev)
+	}
+	if err := a.add(&ev); err != nil {
+		a.err = err
+		return false
+	}
+	a.ended = ev.Kind == Finish
+	return !a.ended
 }
 
 type callParts struct {

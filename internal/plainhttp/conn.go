@@ -2,6 +2,7 @@ package plainhttp
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"math"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"syscall"
 	"time"
@@ -19,6 +21,14 @@ import (
 // Pieces is a request's body that lies in memory in several places. It leaves from there, with the head in the same write.
 type Pieces interface{ Pieces() net.Buffers }
 
+// Ender is a request's context that may end the request also before it is done, without the cost of a context of its own.
+type Ender interface {
+	// Ends is given what ends the request. false: it is ended already. What was given may be called by any goroutine, but not after Over.
+	Ends(end func()) bool
+	// Over takes it back: the request is over. false: it was called.
+	Over() bool
+}
+
 // conn is a connection. While a request is under way it belongs to the goroutine that asks.
 type conn struct {
 	addr  string
@@ -26,8 +36,12 @@ type conn struct {
 	raw   syscall.RawConn // nil where there is none
 	since time.Time       // waits for a request from then on
 
+	halt     func() // ends a read or a write
+	quiet    bool   // nothing was there to read when it was looked at last
+	look     func(uintptr) bool
 	ctx      context.Context //nolint:containedctx // of the request under way, whose body is read later
-	stop     func() bool     // what ends a read or a write when ctx does
+	ender    Ender           // the same, if it is one
+	stop     func() bool     // what ends a read or a write when ctx does, no more
 	sent     chan struct{}   // closed when a request has left that is written while its answer is read; nil: it has
 	sendErr  error           // what came of it
 	br       *bufio.Reader
@@ -37,6 +51,8 @@ type conn struct {
 
 func newConn(addr string, nc net.Conn) *conn {
 	c := &conn{addr: addr, nc: nc}
+	c.halt = func() { _ = c.nc.SetDeadline(time.Unix(1, 0)) }
+	c.look = c.lookInto
 	if sc, ok := nc.(syscall.Conn); ok {
 		c.raw, _ = sc.SyscallConn() // without it a closed connection shows when it is used
 	}
@@ -46,13 +62,19 @@ func newConn(addr string, nc net.Conn) *conn {
 // begin binds a connection to a request.
 func (c *conn) begin(ctx context.Context) {
 	c.ctx, c.left = ctx, maxHead
-	c.stop = context.AfterFunc(ctx, func() { _ = c.nc.SetDeadline(time.Unix(1, 0)) })
+	c.stop = context.AfterFunc(ctx, c.halt)
+	if c.ender, _ = ctx.(Ender); c.ender != nil && !c.ender.Ends(c.halt) {
+		c.halt()
+	}
 }
 
 // end frees it from the request; false when that has ended it, or is just doing so.
 func (c *conn) end() bool {
 	free := c.stop()
-	c.ctx, c.stop = nil, nil
+	if c.ender != nil && !c.ender.Over() {
+		free = false
+	}
+	c.ctx, c.ender, c.stop = nil, nil, nil
 	return free
 }
 
@@ -79,8 +101,9 @@ func (c *conn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// send writes a request.
-func (c *conn) send(head []byte, r *http.Request) error {
+// send writes a request whose head stands in buf.
+func (c *conn) send(buf *[]byte, r *http.Request) error {
+	head := *buf
 	if r.ContentLength == 0 {
 		_, err := c.nc.Write(head)
 		return err
@@ -94,6 +117,15 @@ func (c *conn) send(head []byte, r *http.Request) error {
 		}
 		return err
 	}
+	if r.ContentLength <= atOnce {
+		all := slices.Grow(head, int(r.ContentLength))[:len(head)+int(r.ContentLength)]
+		*buf = all
+		_, err := io.ReadFull(r.Body, all[len(head):])
+		if err == nil {
+			_, err = c.nc.Write(all)
+		}
+		return err
+	}
 	if _, err := c.nc.Write(head); err != nil {
 		return err
 	}
@@ -101,8 +133,8 @@ func (c *conn) send(head []byte, r *http.Request) error {
 	return err
 }
 
-// head reads the head of the answer.
-func (c *conn) head(r *http.Request) (*http.Response, error) {
+// answer reads the head of the answer.
+func (t *Transport) answer(c *conn, r *http.Request) (*http.Response, error) {
 	for range maxInterim + 1 {
 		if _, err := c.br.Peek(1); err != nil {
 			if errors.Is(err, io.EOF) {
@@ -110,12 +142,25 @@ func (c *conn) head(r *http.Request) (*http.Response, error) {
 			}
 			return nil, err
 		}
+		arrived, _ := c.br.Peek(c.br.Buffered()) // of what is there: it cannot fail
+		if k := t.known.Load(); k != nil && bytes.HasPrefix(arrived, k.bytes) {
+			_, _ = c.br.Discard(len(k.bytes)) // the same
+			c.left = math.MaxInt64
+			return t.repeated(c, r, k), nil
+		}
+		head := bytes.Clone(whole(arrived))
 		resp, err := http.ReadResponse(c.br, r)
 		if err != nil {
 			return nil, fmt.Errorf("read the head of the answer: %w", err)
 		}
 		if resp.StatusCode >= 200 || resp.StatusCode == http.StatusSwitchingProtocols {
 			c.left = math.MaxInt64
+			if head != nil && streams(resp) {
+				k := &known{bytes: head, head: *resp}
+				k.head.Body, k.head.Request = nil, nil
+				t.known.Store(k)
+			}
+			resp.Body = &body{t: t, c: c, src: resp.Body}
 			return resp, nil
 		}
 	}
@@ -126,7 +171,7 @@ func (c *conn) head(r *http.Request) (*http.Response, error) {
 type body struct {
 	t    *Transport
 	c    *conn // nil: it has ended
-	src  io.ReadCloser
+	src  io.Reader
 	last error
 }
 
@@ -194,8 +239,14 @@ func (c *conn) written() bool {
 	}
 }
 
-// address is where to connect to.
-func address(r *http.Request) string {
+// place is where to connect to for a host.
+type place struct{ host, addr string }
+
+// address is where to connect to: mostly where it was the last time.
+func (t *Transport) address(r *http.Request) string {
+	if p := t.place.Load(); p != nil && p.host == r.URL.Host {
+		return p.addr
+	}
 	port := r.URL.Port()
 	if port == "" {
 		port = "80"
@@ -204,7 +255,9 @@ func address(r *http.Request) string {
 	if ascii, err := httpguts.PunycodeHostPort(host); err == nil {
 		host = ascii
 	}
-	return net.JoinHostPort(host, port)
+	p := &place{r.URL.Host, net.JoinHostPort(host, port)}
+	t.place.Store(p)
+	return p.addr
 }
 
 // appendHead writes the head of a request.

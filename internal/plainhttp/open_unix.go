@@ -12,12 +12,15 @@ func (c *conn) open() bool {
 	if c.raw == nil {
 		return true
 	}
-	quiet := false
-	err := c.raw.Read(func(fd uintptr) bool {
-		var one [1]byte
-		_, err := syscall.Read(int(fd), one[:])
-		quiet = errors.Is(err, syscall.EAGAIN)
-		return true
-	})
-	return err == nil && quiet
+	c.quiet = false
+	err := c.raw.Read(c.look)
+	return err == nil && c.quiet
+}
+
+// lookInto reads without waiting, and waits for nothing.
+func (c *conn) lookInto(fd uintptr) bool {
+	var one [1]byte
+	_, err := syscall.Read(int(fd), one[:])
+	c.quiet = errors.Is(err, syscall.EAGAIN)
+	return true
 }

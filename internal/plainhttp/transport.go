@@ -13,6 +13,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/net/http/httpguts"
@@ -29,7 +30,7 @@ const (
 )
 
 // Transport implements http.RoundTripper for http addresses, by direct connections. The requests' length must be
-// known. It speaks neither to proxies nor TLS nor HTTP/2, follows nothing and tries nothing again.
+// known. An answer's header may be another's, too: nobody may change it. It speaks neither to proxies nor TLS nor HTTP/2, follows nothing and tries nothing again.
 type Transport struct {
 	// Dial opens connections; nil: net.Dialer.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
@@ -42,6 +43,8 @@ type Transport struct {
 
 	heads   sync.Pool // *[]byte
 	readers sync.Pool // *bufio.Reader
+	known   atomic.Pointer[known]
+	place   atomic.Pointer[place]
 }
 
 var errClosedEarly = errors.New("the server closed the connection before it answered")
@@ -74,7 +77,7 @@ func (t *Transport) begin(r *http.Request) (*conn, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	c, err := t.conn(ctx, address(r))
+	c, err := t.conn(ctx, t.address(r))
 	if err == nil {
 		c.begin(ctx)
 	}
@@ -97,7 +100,7 @@ func (t *Transport) exchange(c *conn, r *http.Request) (*http.Response, error) {
 	*head = appendHead((*head)[:0], r)
 	var sent error
 	if r.ContentLength <= atOnce {
-		sent = c.send(*head, r)
+		sent = c.send(head, r)
 		closeBody(r)
 		t.heads.Put(head)
 	} else {
@@ -106,14 +109,14 @@ func (t *Transport) exchange(c *conn, r *http.Request) (*http.Response, error) {
 		go func() { // ends with the connection at the latest
 			defer close(done)
 			defer closeBody(r)
-			c.sendErr = c.send(*head, r)
+			c.sendErr = c.send(head, r)
 		}()
 	}
 	if c.br, _ = t.readers.Get().(*bufio.Reader); c.br == nil {
 		c.br = bufio.NewReaderSize(nil, bufferSize)
 	}
 	c.br.Reset(c)
-	resp, err := c.head(r)
+	resp, err := t.answer(c, r)
 	switch {
 	case err != nil && sent != nil: // a server that refuses what it has not read may close at once: its answer counts, if there is one
 		return nil, sent
@@ -121,9 +124,7 @@ func (t *Transport) exchange(c *conn, r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	c.reusable = sent == nil && !resp.Close && resp.StatusCode != http.StatusSwitchingProtocols
-	b := &body{t: t, c: c, src: resp.Body}
-	resp.Body = b
-	if resp.ContentLength == 0 {
+	if b, ok := resp.Body.(*body); ok && resp.ContentLength == 0 {
 		b.end()
 	}
 	return resp, nil
@@ -167,6 +168,15 @@ func (t *Transport) conn(ctx context.Context, addr string) (*conn, error) {
 	dial := t.Dial
 	if dial == nil {
 		dial = (&net.Dialer{}).DialContext
+	}
+	if e, ok := ctx.(Ender); ok {
+		bound, cancel := context.WithCancel(ctx)
+		defer cancel()
+		if !e.Ends(cancel) {
+			cancel()
+		}
+		defer e.Over() // the connection takes its place
+		ctx = bound
 	}
 	nc, err := dial(ctx, "tcp", addr)
 	if err != nil {

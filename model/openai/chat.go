@@ -1,8 +1,6 @@
 package openai
 
 import (
-	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,8 +14,8 @@ import (
 )
 
 // chat makes the request to Chat Completions and emits its answer.
-func (t *try) chat(ctx context.Context, emit func(*model.Event) bool) error {
-	stream, err := t.client().CreateChatCompletionStream(ctx, t.chatRequest())
+func (t *try) chat(emit func(*model.Event) bool) error {
+	stream, err := t.m.client.CreateChatCompletionStream(t, t.chatRequest())
 	if err != nil {
 		return err
 	}
@@ -45,7 +43,7 @@ func (t *try) chat(ctx context.Context, emit func(*model.Event) bool) error {
 func (t *try) chatRequest() goopenai.ChatCompletionRequest {
 	r := goopenai.ChatCompletionRequest{
 		Model:         t.req.Model,
-		StreamOptions: &goopenai.StreamOptions{IncludeUsage: true},
+		StreamOptions: &t.m.billed,
 	}
 	if n := int(t.req.MaxTokens); n > 0 {
 		// OpenAI's reasoning models refuse the old name; other servers may know no other.
@@ -74,46 +72,82 @@ type chatDecoder struct {
 	calls  int // started so far
 	finish string
 	usage  *messages.Usage
+	said   model.Event // the last one emitted
 }
 
-// line emits what one event says; false when the caller stopped. Nearly all events have a shape
-// that tells all by its bytes; go-openai's types read the others.
+// line emits what one event says; false when the caller stopped. Nearly all events tell all by their bytes; go-openai's
+// types read the others.
 func (d *chatDecoder) line(data []byte, emit func(*model.Event) bool) (more bool, err error) {
-	s := classify(data)
-	switch s.kind {
-	case text:
-		d.named(&s)
-		return s.choice != 0 || len(s.body) == 0 || emit(&model.Event{Kind: model.Text, Text: unescape(s.body)}), nil
-	case args, call:
-		d.named(&s)
-		return d.piece(s.tool, string(s.id), string(s.name), unescape(s.body), emit), nil
-	case bill:
+	s, ok := tells(data)
+	if !ok {
+		var r goopenai.ChatCompletionStreamResponse
+		if err := json.Unmarshal(data, &r); err != nil {
+			return false, err
+		}
+		return d.chunk(&r, emit), nil
+	}
+	if d.model == "" && len(s.model) > 0 {
+		d.model = d.t.m.modelName(s.model)
+	}
+	if s.billed {
 		d.usage = &messages.Usage{
 			InputTokens: int64(s.spent.in), OutputTokens: int64(s.spent.out),
 			CachedTokens: int64(s.spent.cached), ReasoningTokens: int64(s.spent.reasoning),
 		}
+	}
+	if s.choice != 0 {
 		return true, nil
-	case plain:
-		if len(s.body) == 0 && !s.thought && bytes.IndexByte(s.word, '\\') < 0 {
-			d.named(&s)
-			if s.finish && s.choice == 0 {
-				d.finish = string(s.word)
-			}
-			return true, nil
-		}
-	case odd:
 	}
-	var r goopenai.ChatCompletionStreamResponse
-	if err := json.Unmarshal(data, &r); err != nil {
-		return false, err
+	if s.finish {
+		d.finish = ended(s.word)
 	}
-	return d.chunk(&r, emit), nil
+	switch s.kind {
+	case text:
+		return d.say(emit, model.Event{Kind: model.Text, Text: unescape(s.body)}), nil
+	case call:
+		return d.piece(s.tool, string(s.id), d.t.toolName(s.name), unescape(s.body), emit), nil
+	case odd, plain, args, bill:
+	}
+	return true, nil
 }
 
-func (d *chatDecoder) named(s *shape) {
-	if d.model == "" && len(s.model) > 0 {
-		d.model = unescape(s.model)
+// say emits an event, in the decoder's memory: nobody keeps it.
+func (d *chatDecoder) say(emit func(*model.Event) bool, ev model.Event) bool {
+	d.said = ev
+	return emit(&d.said)
+}
+
+// ended gives a finish_reason, the usual ones without a copy of their own.
+func ended(word []byte) string {
+	switch string(word) {
+	case "stop":
+		return "stop"
+	case "tool_calls":
+		return "tool_calls"
 	}
+	return string(word)
+}
+
+// toolName is the name of a call, mostly that of a tool that was offered.
+func (t *try) toolName(name []byte) string {
+	for i := range t.req.Tools {
+		if t.req.Tools[i].Name == string(name) {
+			return t.req.Tools[i].Name
+		}
+	}
+	return string(name)
+}
+
+// modelName is what the provider calls its model, mostly as in the answer before.
+func (m *Model) modelName(escaped []byte) string {
+	if last := m.named.Load(); last != nil && *last == string(escaped) {
+		return *last
+	}
+	name := unescape(escaped)
+	if len(name) == len(escaped) { // it was not escaped
+		m.named.Store(&name)
+	}
+	return name
 }
 
 // chunk emits what one chunk says; false when the caller stopped.
@@ -130,10 +164,10 @@ func (d *chatDecoder) chunk(r *goopenai.ChatCompletionStreamResponse, emit func(
 		if c.FinishReason != "" && c.FinishReason != goopenai.FinishReasonNull {
 			d.finish = string(c.FinishReason)
 		}
-		if s := c.Delta.ReasoningContent; s != "" && !emit(&model.Event{Kind: model.Reasoning, Text: s}) {
+		if s := c.Delta.ReasoningContent; s != "" && !d.say(emit, model.Event{Kind: model.Reasoning, Text: s}) {
 			return false
 		}
-		if s := c.Delta.Content; s != "" && !emit(&model.Event{Kind: model.Text, Text: s}) {
+		if s := c.Delta.Content; s != "" && !d.say(emit, model.Event{Kind: model.Text, Text: s}) {
 			return false
 		}
 		if !d.toolCalls(c.Delta.ToolCalls, emit) {
@@ -158,18 +192,18 @@ func (d *chatDecoder) toolCalls(calls []goopenai.ToolCall, emit func(*model.Even
 func (d *chatDecoder) piece(index int, id, name, args string, emit func(*model.Event) bool) bool {
 	if index == d.calls {
 		d.calls++
-		if !emit(&model.Event{Kind: model.CallStart, Index: index, CallID: id, Name: name}) {
+		if !d.say(emit, model.Event{Kind: model.CallStart, Index: index, CallID: id, Name: name}) {
 			return false
 		}
 	}
-	return args == "" || emit(&model.Event{Kind: model.CallArgs, Index: index, Text: args})
+	return args == "" || d.say(emit, model.Event{Kind: model.CallArgs, Index: index, Text: args})
 }
 
 func (d *chatDecoder) end(emit func(*model.Event) bool) error {
-	if d.usage != nil && !emit(&model.Event{Kind: model.UsageSeen, Usage: d.usage}) {
+	if d.usage != nil && !d.say(emit, model.Event{Kind: model.UsageSeen, Usage: d.usage}) {
 		return errStopped
 	}
-	if !emit(d.t.finish(d.finish, d.model, d.calls > 0)) {
+	if !d.say(emit, d.t.finish(d.finish, d.model, d.calls > 0)) {
 		return errStopped
 	}
 	return nil
@@ -177,7 +211,7 @@ func (d *chatDecoder) end(emit func(*model.Event) bool) error {
 
 // finish is the last event. Some providers say "stop" although there are calls to make, or
 // have words of their own: a cut answer must not pass for a whole one, and calls must be made.
-func (t *try) finish(reason, name string, calls bool) *model.Event {
+func (t *try) finish(reason, name string, calls bool) model.Event {
 	switch strings.ToLower(reason) {
 	case "length", "max_tokens", "max_output_tokens", "model_length":
 		reason = "length"
@@ -189,7 +223,7 @@ func (t *try) finish(reason, name string, calls bool) *model.Event {
 			reason = "tool_calls"
 		}
 	}
-	return &model.Event{Kind: model.Finish, Reason: reason, Meta: model.Meta{
+	return model.Event{Kind: model.Finish, Reason: reason, Meta: model.Meta{
 		RequestID: t.requestID, Model: name, Attempts: t.n, Scripted: t.scripted,
 	}}
 }
@@ -203,18 +237,4 @@ func usage(u *goopenai.Usage) *messages.Usage {
 		out.ReasoningTokens = int64(u.CompletionTokensDetails.ReasoningTokens)
 	}
 	return out
-}
-
-// mended wraps the body of a chat stream.
-func (t *try) mended(src io.ReadCloser) io.ReadCloser {
-	lent, _ := t.m.bufs.Get().(*buffers)
-	if t.m.opts.API == Responses {
-		return t.mendedResponses(src, lent)
-	}
-	r := &repair{
-		src: src, out: lent.out[:0], readError: t.broken, fault: t.fault, alive: t.alive, ending: t.ending,
-		fr: framer{buf: lent.in, joined: lent.joined[:0]},
-	}
-	r.handle = r.event
-	return &answerBody{Reader: r, t: t, src: src, lent: lent, fr: &r.fr, out: &r.out, done: &r.done}
 }

@@ -14,8 +14,9 @@ import (
 )
 
 // typed makes any failure of a try a *model.Error without the key in it.
-func (t *try) typed(cause, err error) *model.Error {
+func (t *try) typed(err error) *model.Error {
 	var e *model.Error
+	cause := t.late()
 	switch {
 	case errors.Is(cause, errLong):
 		e = &model.Error{

@@ -45,10 +45,11 @@ type callPiece struct {
 
 // mend decodes an event in full and writes it anew in the form that go-openai reads.
 func (b *repair) mend(data []byte, last bool) {
+	b.tell()
 	var c chunk
 	if err := json.Unmarshal(data, &c); err != nil {
 		if f := readFault(data); f.said {
-			b.err = b.fault(f)
+			b.err = b.of.fault(f)
 		} else if last && !json.Valid(data) {
 			b.unfinished()
 		} else {
@@ -59,7 +60,7 @@ func (b *repair) mend(data []byte, last bool) {
 	choice, failed := c.first()
 	if failed || !void(c.Error) || (choice == nil && void(c.Usage)) {
 		if f := readFault(data); f.said {
-			b.err = b.fault(f)
+			b.err = b.of.fault(f)
 			return
 		}
 	}
@@ -131,7 +132,7 @@ func (b *repair) choice(ch *chunkChoice) bool {
 	case "", "null":
 		b.out = append(b.out, "null"...)
 	case "error":
-		b.err = b.fault(fault{said: true, message: "the provider ended the answer with an error"})
+		b.err = b.of.fault(fault{said: true, message: "the provider ended the answer with an error"})
 		return false
 	default:
 		b.out = appendString(b.out, finish)

@@ -56,15 +56,22 @@ func (s *splitter) Read(p []byte) (int, error) {
 
 func (s *splitter) Close() error { return nil }
 
-func newRepair(src io.ReadCloser, room int) *repair {
-	r := &repair{
-		src: src, fr: framer{buf: make([]byte, room)}, alive: func(int) {}, ending: func() {},
-		readError: func(err error) error { return err },
-	}
-	t := &try{}
-	r.fault, r.handle = t.fault, r.event
+// deaf is told of nothing but faults.
+type deaf struct{ *try }
+
+func (deaf) broken(err error) error { return err }
+func (deaf) alive(int)              {}
+func (deaf) ending()                {}
+
+func repairOf(src io.Reader, room int) *repair {
+	r := newRepair()
+	r.fr.buf = make([]byte, room)
+	r.open(deaf{&try{}}, src, (*repair).event)
 	return r
 }
+
+// aTry is one that nothing was asked of.
+func aTry() *try { return &try{m: &Model{}, req: &model.Request{}} }
 
 // typed reads an event with go-openai's types, as line does it only where the bytes do not tell all.
 func typed(d *chatDecoder, l []byte, emit func(*model.Event) bool) (bool, error) {
@@ -79,12 +86,9 @@ func typed(d *chatDecoder, l []byte, emit func(*model.Event) bool) (bool, error)
 func decoded(t *testing.T, lines [][]byte, read func(*chatDecoder, []byte, func(*model.Event) bool) (bool, error)) (steps, int) {
 	t.Helper()
 	var got steps
-	d := chatDecoder{t: &try{}}
+	d := chatDecoder{t: aTry()}
 	n := 0
 	for _, l := range lines {
-		if string(l) == "[DONE]" {
-			break
-		}
 		n++
 		if more, err := read(&d, l, got.add); err != nil || !more {
 			t.Fatalf("%q: %v", l, err)
@@ -167,7 +171,7 @@ func TestMergedDeltasDecodeAsTheUnmergedOnesDo(t *testing.T) {
 		lines = append(lines, []byte(last))
 		wire.WriteString("data: " + last + "\n\ndata: [DONE]\n\n")
 
-		merged, err := io.ReadAll(newRepair(&splitter{wire.Bytes(), rnd}, 64+rnd.IntN(8192)))
+		merged, err := io.ReadAll(repairOf(&splitter{wire.Bytes(), rnd}, 64+rnd.IntN(8192)))
 		if err != nil {
 			t.Fatalf("seed %d: %v\n%s", seed, err, wire.Bytes())
 		}
@@ -225,7 +229,7 @@ func TestOnlyWhatTheRuleNamesIsMerged(t *testing.T) {
 		"less than no tokens":    {`{"choices":[],"usage":{"prompt_tokens":-1}}`, odd},
 		"too many tokens":        {`{"choices":[],"usage":{"prompt_tokens":1234567890}}`, odd},
 		"two choices":            {`{"choices":[{"index":0,"delta":{"content":"a"}},{"index":1,"delta":{"content":"a"}}]}`, odd},
-		"a role":                 {c(`{"role":"assistant","content":"a"}`), plain},
+		"a role":                 {c(`{"role":"assistant","content":"a"}`), text},
 		"content and arguments":  {c(`{"content":"a","tool_calls":[{"index":0,"function":{"arguments":"a"}}]}`), odd},
 		"a new id":               {c(`{"tool_calls":[{"index":0,"id":"x","function":{"arguments":"a"}}]}`), call},
 		"a name":                 {c(`{"tool_calls":[{"index":0,"function":{"name":"n","arguments":"a"}}]}`), call},
@@ -259,31 +263,35 @@ func TestOnlyWhatTheRuleNamesIsMerged(t *testing.T) {
 
 func FuzzClassifyAcceptsOnlyJSON(f *testing.F) {
 	f.Add([]byte(`{"choices":[{"index":0,"delta":{"content":"a\u00e9"}}],"x":[1.5e3,true,null]}`))
+	f.Add([]byte(`{"choices":[{"index":0,"delta":{"content":"a"}}]}` + "\x00"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if s := classify(data); s.kind != odd && !json.Valid(data) {
 			t.Errorf("taken for kind %d: %q", s.kind, data)
+		}
+		if s, ok := tells(data); ok && !json.Valid(data) {
+			t.Errorf("read as kind %d: %q", s.kind, data)
 		}
 	})
 }
 
 // FuzzRepairGivesOutOnlyWhatGoOpenAIReads feeds any bytes as a stream: it must end, in a typed
-// error or in [DONE], and every line before that must be a chunk.
+// error or with the answer, and every line before that must be a chunk.
 func FuzzRepairGivesOutOnlyWhatGoOpenAIReads(f *testing.F) {
 	f.Add([]byte("data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"a\"}}]}\r\n\r\ndata: [DONE]\n\n"), uint64(1))
 	f.Add([]byte("{\"error\":{\"message\":\"m\"}}"), uint64(2))
 	f.Add([]byte("data: {\"choices\":[{\"delta\":{\"tool_calls\":[{\"id\":\"a\",\"function\":{\"name\":\"f\"}}]},\"finish_reason\":\"stop\"}]}\n\n"), uint64(3))
 	f.Fuzz(func(t *testing.T, wire []byte, seed uint64) {
-		out, err := io.ReadAll(newRepair(&splitter{wire, rand.New(rand.NewPCG(seed, 3))}, 64))
+		out, err := io.ReadAll(repairOf(&splitter{wire, rand.New(rand.NewPCG(seed, 3))}, 64))
 		var typed *model.Error
 		if err != nil && !errors.As(err, &typed) {
 			t.Fatalf("an error without a class: %v", err)
 		}
-		if err == nil && !bytes.HasSuffix(out, []byte("data: [DONE]\n")) {
+		if err == nil && !bytes.Contains(out, []byte(`"finish_reason":"`)) {
 			t.Fatalf("ended without a reason: %q", out)
 		}
 		for l := range bytes.Lines(out) {
 			data, ok := bytes.CutPrefix(l, []byte("data: "))
-			if !ok || (!json.Valid(data) && string(data) != "[DONE]\n") {
+			if !ok || !json.Valid(data) {
 				t.Fatalf("gave out %q", l)
 			}
 		}
@@ -315,7 +323,7 @@ func BenchmarkDecode(b *testing.B) {
 	})
 	b.Run("repaired", func(b *testing.B) {
 		for b.Loop() {
-			out, err := io.ReadAll(newRepair(io.NopCloser(bytes.NewReader(wire.Bytes())), bufferSize))
+			out, err := io.ReadAll(repairOf(bytes.NewReader(wire.Bytes()), bufferSize))
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -328,12 +336,12 @@ func BenchmarkDecode(b *testing.B) {
 func TestAUsageOnSeveralLinesIsCounted(t *testing.T) {
 	wire := `data: {"choices":[{"index":0,"delta":{"content":"a"},"finish_reason":"stop"}]}` + "\n\n" +
 		`data: {"choices":[],"usage":{` + "\n" + `data: "prompt_tokens":5}}` + "\n\ndata: [DONE]\n\n"
-	out, err := io.ReadAll(newRepair(io.NopCloser(strings.NewReader(wire)), 64))
+	out, err := io.ReadAll(repairOf(strings.NewReader(wire), 64))
 	if err != nil {
 		t.Fatal(err)
 	}
 	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
-	if len(lines) != 3 || !strings.Contains(lines[1], `"prompt_tokens":5`) {
+	if len(lines) != 2 || !strings.Contains(lines[1], `"prompt_tokens":5`) {
 		t.Errorf("sent %q", lines)
 	}
 }

@@ -20,7 +20,10 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
+
+	goopenai "github.com/sashabaranov/go-openai"
 
 	"github.com/troupe-dev/troupe/internal/plainhttp"
 	"github.com/troupe-dev/troupe/internal/telemetry"
@@ -116,11 +119,18 @@ type Model struct {
 	rt     http.RoundTripper // asked itself and not through an http.Client: a redirected POST would carry prompt and key to where nobody configured them
 	owned  transport
 	direct bool // rt sends a body from where its pieces lie
+	client *goopenai.Client
+	billed goopenai.StreamOptions // of every request
 	tools  toolCache
 	texts  toolCache // tools as text, for the XML protocol
-	bufs   sync.Pool
 	kept   codec
 	plain  codec // for the XML protocol
+
+	repairs sync.Pool // *repair
+	drafts  sync.Pool // *draft
+	watches sync.Pool // *watch
+	bearer  atomic.Pointer[bearer]
+	named   atomic.Pointer[string] // what the provider called its model last
 }
 
 // codec is how messages are encoded, and what these bytes are called where they are kept.
@@ -167,7 +177,10 @@ func New(opts Options) (*Model, error) {
 		m.rt = m.owned
 	}
 	_, m.direct = m.rt.(*plainhttp.Transport)
-	m.bufs.New = func() any { return &buffers{in: make([]byte, bufferSize), out: make([]byte, 0, bufferSize)} }
+	m.client, m.billed.IncludeUsage = clientOf(opts.BaseURL), true
+	m.repairs.New = func() any { return newRepair() }
+	m.drafts.New = func() any { return &draft{} }
+	m.watches.New = func() any { return newWatch() }
 	return m, nil
 }
 
@@ -210,18 +223,11 @@ var errStopped = errors.New("the caller stopped")
 // Stream implements model.Model.
 func (m *Model) Stream(ctx context.Context, req *model.Request) iter.Seq2[model.Event, error] {
 	return func(yield func(model.Event, error) bool) {
-		yielded, left := false, false
-		emit := func(ev *model.Event) bool {
-			if ctx.Err() != nil { // what had already arrived must not start anything any more
-				return false
-			}
-			yielded = true
-			left = !yield(*ev, nil)
-			return !left
-		}
+		to := caller{ctx: ctx, yield: yield}
+		emit := to.emit
 		for n := 1; ; n++ {
 			err := m.attempt(ctx, req, n, emit)
-			if err == nil || left {
+			if err == nil || to.left {
 				return
 			}
 			var failed *model.Error
@@ -229,7 +235,7 @@ func (m *Model) Stream(ctx context.Context, req *model.Request) iter.Seq2[model.
 				failed.Attempts = n
 				// Nothing is tried again after the caller has seen a part of the answer: it
 				// would see that part twice.
-				if !yielded && n < m.opts.MaxAttempts && retryable(failed.Class) {
+				if !to.yielded && n < m.opts.MaxAttempts && retryable(failed.Class) {
 					wait := pause(n, failed.RetryAfter, chance())
 					telemetry.Retried(ctx, n, string(failed.Class), wait)
 					err = m.opts.Sleep(ctx, wait)
@@ -242,4 +248,20 @@ func (m *Model) Stream(ctx context.Context, req *model.Request) iter.Seq2[model.
 			return
 		}
 	}
+}
+
+// caller is who reads the stream.
+type caller struct {
+	ctx           context.Context //nolint:containedctx // of the call
+	yield         func(model.Event, error) bool
+	yielded, left bool
+}
+
+func (c *caller) emit(ev *model.Event) bool {
+	if c.ctx.Err() != nil { // what had already arrived must not start anything any more
+		return false
+	}
+	c.yielded = true
+	c.left = !c.yield(*ev, nil)
+	return !c.left
 }

@@ -12,7 +12,7 @@ import (
 
 // bufferSize is what one stream starts with in each direction. Buffers that a long event made
 // larger are not kept.
-const bufferSize = 8 << 10
+const bufferSize = 4 << 10
 
 // bounds of what one answer may hold; beyond them the provider is broken or hostile.
 const (
@@ -21,17 +21,14 @@ const (
 	maxErrorBytes  = 64 << 10
 )
 
-// buffers are lent to one stream.
-type buffers struct {
-	in, joined, out []byte
-}
-
 // repair stands between the provider's body and go-openai's reader. What it gives out is one
-// `data:` line per event in exactly the form that reader knows, ended by [DONE]; whatever is
-// wrong becomes a typed error, which that reader passes on untouched. Deltas that have already
-// arrived leave as one event; it never waits for more than the first.
+// `data:` line per event in exactly the form that reader knows, and the end of a whole answer is
+// the end of what can be read; whatever is wrong becomes a typed error, which that reader passes on untouched. Deltas that
+// have already arrived leave as one event; it never waits for more than the first. What nobody asks for
+// before the end (why the answer ended, and its bill) leaves with the last one: each line costs that reader more than its bytes.
 type repair struct {
-	src    io.ReadCloser
+	of     listener
+	src    io.Reader
 	fr     framer
 	out    []byte
 	sent   int
@@ -40,15 +37,56 @@ type repair struct {
 	run    shape // the merge under way, kind odd when there is none
 	events int   // with data, so far
 	bytes  int   // read so far
+	held   held
 
 	finished bool // a finish_reason was seen
 	done     bool // [DONE] was seen
 
-	readError func(error) error         // types what src returned
-	fault     func(fault) *model.Error  // types what the provider said in the stream
-	alive     func(n int)               // called after each read
-	ending    func()                    // called when a finish was seen
-	handle    func(ev event, last bool) // what to do with an event; see event
+	handle func(b *repair, ev event, last bool) // what to do with an event: event, or take
+}
+
+// listener is told what a repair comes upon.
+type listener interface {
+	broken(err error) error     // types what could not be read
+	fault(f fault) *model.Error // types what the provider said in the stream
+	alive(n int)                // after each read
+	ending()                    // a finish was seen
+}
+
+// held is what was read and has not gone out: as it stood, still escaped.
+type held struct {
+	named       bool   // the model's name was seen
+	name        []byte // of the model
+	word, usage []byte // why the answer ended, and its bill
+}
+
+func (h *held) empty() bool { return len(h.name)+len(h.word)+len(h.usage) == 0 }
+
+// called keeps the model's name, which is told once.
+func (h *held) called(name []byte) {
+	if !h.named && len(name) > 0 {
+		h.named, h.name = true, append(h.name[:0], name...)
+	}
+}
+
+// newRepair is a repair without a stream; see open.
+func newRepair() *repair {
+	return &repair{fr: framer{buf: make([]byte, bufferSize)}, out: make([]byte, 0, bufferSize)}
+}
+
+// open begins a stream, in the memory of the one before.
+func (b *repair) open(of listener, src io.Reader, handle func(*repair, event, bool)) {
+	clear(b.calls.list)
+	*b = repair{
+		of: of, src: src, handle: handle, fr: framer{buf: b.fr.buf, joined: b.fr.joined[:0]}, out: b.out[:0], calls: callTable{b.calls.list[:0]},
+		held: held{name: b.held.name[:0], word: b.held.word[:0], usage: b.held.usage[:0]},
+	}
+}
+
+// small says whether its memory is worth keeping.
+func (b *repair) small() bool {
+	const keep = 8 * bufferSize
+	return len(b.fr.buf) <= keep && cap(b.out) <= keep && cap(b.fr.joined) <= keep && cap(b.calls.list) <= 16
 }
 
 // Read implements io.Reader.
@@ -72,7 +110,7 @@ func (b *repair) fill() {
 		if !ok {
 			break
 		}
-		b.handle(ev, false)
+		b.handle(b, ev, false)
 	}
 	b.closeRun()
 	if len(b.out) > 0 || b.err != nil {
@@ -82,7 +120,7 @@ func (b *repair) fill() {
 	b.fr.w += n
 	b.bytes += n
 	if !b.finished {
-		b.alive(n)
+		b.of.alive(n)
 	}
 	switch {
 	case b.fr.size() > maxEventBytes:
@@ -101,22 +139,23 @@ func (b *repair) finish(cause error) {
 		if !ok {
 			break
 		}
-		b.handle(ev, false)
+		b.handle(b, ev, false)
 	}
 	for b.err == nil && errors.Is(cause, io.EOF) {
 		ev, ok := b.fr.end()
 		if !ok {
 			break
 		}
-		b.handle(ev, true)
+		b.handle(b, ev, true)
 	}
-	b.closeRun()
 	switch {
 	case b.err != nil:
+		b.closeRun()
 	case b.finished:
 		b.close()
 	case !errors.Is(cause, io.EOF):
-		b.err = b.readError(cause)
+		b.closeRun()
+		b.err = b.of.broken(cause)
 	case b.events == 0 && b.fr.strange != nil:
 		b.fail(model.Protocol, fmt.Sprintf("the answer is no event stream: it says %q", b.fr.strange))
 	default:
@@ -126,12 +165,11 @@ func (b *repair) finish(cause error) {
 
 // close ends a whole answer.
 func (b *repair) close() {
-	b.closeRun()
 	if i := b.calls.nameless(); i >= 0 {
 		b.fail(model.Protocol, fmt.Sprintf("tool call %d has no name", i))
 		return
 	}
-	b.out = append(b.out, "data: [DONE]\n"...)
+	b.tell()
 	b.err = io.EOF
 }
 
@@ -150,7 +188,7 @@ func (b *repair) event(ev event, last bool) {
 		return
 	case ev.failure:
 		b.closeRun()
-		b.err = b.fault(readFault(data))
+		b.err = b.of.fault(readFault(data))
 		return
 	case len(data) == 0:
 		return
@@ -173,33 +211,46 @@ func (b *repair) event(ev event, last bool) {
 	case call:
 		b.announce(&s)
 	case plain:
-		b.pass(data)
-		if s.finish && s.choice == 0 {
-			b.sawFinish()
-		}
+		b.plain(data, &s)
 	case bill:
-		if b.events == 1 || bytes.ContainsAny(s.body, "\r\n") { // it names the model; it is on several lines
+		if bytes.ContainsAny(s.body, "\r\n") { // it is on several lines
 			b.mend(data, last)
 			return
 		}
-		b.closeRun()
-		b.out = append(append(append(b.out, `data: {"choices":[],"usage":`...), s.body...), "}\n"...)
+		b.held.called(s.model)
+		b.held.usage = append(b.held.usage[:0], s.body...)
 	case odd:
-		b.closeRun()
 		b.mend(data, last)
+	}
+}
+
+// plain takes an event that needs no mending. One that says nothing but why the answer ended, or nothing at all, is kept back.
+func (b *repair) plain(data []byte, s *shape) {
+	ends := s.finish && s.choice == 0
+	switch {
+	case len(s.body) > 0 || s.thought:
+		b.pass(data)
+	case ends:
+		b.held.word = append(b.held.word[:0], s.word...)
+		fallthrough
+	default:
+		b.held.called(s.model)
+	}
+	if ends {
+		b.sawFinish()
 	}
 }
 
 func (b *repair) sawFinish() {
 	if !b.finished {
 		b.finished = true
-		b.ending()
+		b.of.ending()
 	}
 }
 
 // pass sends an event on as it is, on one line.
 func (b *repair) pass(data []byte) {
-	b.closeRun()
+	b.tell()
 	b.out = append(b.out, "data: "...)
 	start := len(b.out)
 	b.out = append(b.out, data...)
@@ -213,28 +264,32 @@ func (b *repair) pass(data []byte) {
 
 // mergeText puts a piece of content into the merge under way, or begins one.
 func (b *repair) mergeText(s *shape) {
-	if b.run.kind != text || b.run.choice != s.choice {
+	b.held.called(s.model)
+	if s.choice != 0 || len(s.body) == 0 {
+		return // only one choice was asked for
+	}
+	if b.run.kind != text {
 		b.closeRun()
-		b.begin(s.model)
-		b.out = append(b.out, `"choices":[{"index":`...)
-		b.out = strconv.AppendInt(b.out, int64(s.choice), 10)
-		b.out = append(b.out, `,"delta":{"content":"`...)
+		b.begin()
+		b.out = append(b.out, `"content":"`...)
 		b.run = *s
 	}
 	b.out = append(b.out, s.body...)
 }
 
-// begin opens an event that is written anew. The first one names the model.
-func (b *repair) begin(name []byte) {
+// begin opens an event that is written anew, up to its delta. The first one names the model.
+func (b *repair) begin() {
 	b.out = append(b.out, `data: {`...)
-	if b.events > 1 || name == nil {
-		return
+	if len(b.held.name) > 0 {
+		b.out = append(append(append(b.out, `"model":"`...), b.held.name...), `",`...)
+		b.held.name = b.held.name[:0]
 	}
-	b.out = append(append(append(b.out, `"model":"`...), name...), `",`...)
+	b.out = append(b.out, `"choices":[{"index":0,"delta":{`...)
 }
 
 // announce sends a call's name on, at its position.
 func (b *repair) announce(s *shape) {
+	b.held.called(s.model)
 	if s.choice != 0 {
 		return // only one choice was asked for
 	}
@@ -244,13 +299,15 @@ func (b *repair) announce(s *shape) {
 	if !b.room(i) {
 		return
 	}
-	b.begin(s.model)
-	b.out = append(b.out, `"choices":[{"index":0,"delta":{"tool_calls":[`...)
-	b.callPiece(i, &p)
-	if b.out[len(b.out)-1] == ',' {
-		b.out = b.out[:len(b.out)-1]
+	if p.name == "" && b.calls.list[i].name == "" {
+		b.callPiece(i, &p) // it waits for its name
+		return
 	}
-	b.out = append(b.out, "]}}]}\n"...)
+	b.begin()
+	b.out = append(b.out, `"tool_calls":[`...)
+	b.callPiece(i, &p)
+	b.out = b.out[:len(b.out)-len(`"}},`)] // its arguments may go on
+	b.run = shape{kind: args, tool: s.tool}
 }
 
 // mergeArgs does the same for arguments; the index becomes the call's position.
@@ -260,13 +317,14 @@ func (b *repair) mergeArgs(data []byte, s *shape, last bool) {
 		return // only one choice was asked for
 	}
 	if i < 0 || !b.calls.list[i].announced {
-		b.closeRun()
 		b.mend(data, last)
 		return
 	}
+	b.held.called(s.model)
 	if b.run.kind != args || b.run.tool != s.tool {
 		b.closeRun()
-		b.out = append(b.out, `data: {"choices":[{"index":0,"delta":{"tool_calls":[{"index":`...)
+		b.begin()
+		b.out = append(b.out, `"tool_calls":[{"index":`...)
 		b.out = strconv.AppendInt(b.out, int64(i), 10)
 		b.out = append(b.out, `,"function":{"arguments":"`...)
 		b.run = *s
@@ -274,16 +332,47 @@ func (b *repair) mergeArgs(data []byte, s *shape, last bool) {
 	b.out = append(b.out, s.body...)
 }
 
+// closeRun ends the merge under way.
 func (b *repair) closeRun() {
+	if b.closeDelta() {
+		b.out = append(b.out, "}]}\n"...)
+	}
+}
+
+// closeDelta ends the delta of the merge under way; false when there is none.
+func (b *repair) closeDelta() bool {
 	switch b.run.kind {
 	case text:
-		b.out = append(b.out, "\"}}]}\n"...)
+		b.out = append(b.out, `"}`...)
 	case args:
-		b.out = append(b.out, "\"}}]}}]}\n"...)
+		b.out = append(b.out, `"}}]}`...)
 	case odd, plain, bill, call:
-		return
+		return false
 	}
 	b.run = shape{}
+	return true
+}
+
+// tell ends the merge under way, and says with it what was kept back.
+func (b *repair) tell() {
+	h := &b.held
+	if h.empty() {
+		b.closeRun()
+		return
+	}
+	if !b.closeDelta() {
+		b.begin()
+		b.out = append(b.out, '}')
+	}
+	if len(h.word) > 0 {
+		b.out = append(append(append(b.out, `,"finish_reason":"`...), h.word...), '"')
+	}
+	b.out = append(b.out, "}]"...)
+	if len(h.usage) > 0 {
+		b.out = append(append(b.out, `,"usage":`...), h.usage...)
+	}
+	b.out = append(b.out, "}\n"...)
+	h.word, h.usage = h.word[:0], h.usage[:0]
 }
 
 // document takes a body that is JSON without any framing: an error that came as a 200.
@@ -296,7 +385,7 @@ func (b *repair) document(line []byte) {
 		whole = append(append(whole, rest...), tail...)
 	}
 	if f := readFault(whole); f.said {
-		b.err = b.fault(f)
+		b.err = b.of.fault(f)
 		return
 	}
 	b.fail(model.Protocol, fmt.Sprintf("the answer is no event stream: it says %q", cut(whole, 120)))

@@ -1,7 +1,6 @@
 package openai
 
 import (
-	"context"
 	"errors"
 	"io"
 
@@ -13,9 +12,9 @@ import (
 
 // responses makes the request to the Responses API and emits its answer. Nothing is kept at
 // the provider: each request carries the whole conversation, as with Chat Completions.
-func (t *try) responses(ctx context.Context, emit func(*model.Event) bool) error {
+func (t *try) responses(emit func(*model.Event) bool) error {
 	keep := false
-	stream, err := t.client().CreateResponseStream(ctx, goopenai.CreateResponseRequest{
+	stream, err := t.m.client.CreateResponseStream(t, goopenai.CreateResponseRequest{
 		Model:           t.req.Model,
 		Instructions:    t.system(),
 		MaxOutputTokens: int(t.req.MaxTokens),
@@ -123,7 +122,7 @@ func (d *responsesDecoder) end(emit func(*model.Event) bool) error {
 			return errStopped
 		}
 	}
-	if !emit(d.t.finish(d.cut, name, len(d.calls) > 0)) {
+	if done := d.t.finish(d.cut, name, len(d.calls) > 0); !emit(&done) {
 		return errStopped
 	}
 	return nil

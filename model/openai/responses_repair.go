@@ -5,29 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 
 	"github.com/troupe-dev/troupe/model"
 )
 
-// responsesRepair does for the Responses API what repair does for Chat Completions: framing,
+// take takes one event of the Responses API, as event does for Chat Completions: framing,
 // typed errors, and no success without a terminal event. Of the many kinds of event only those
 // that mean something here go on; deltas are not merged.
-type responsesRepair struct {
-	repair
-}
-
-func (t *try) mendedResponses(src io.ReadCloser, lent *buffers) io.ReadCloser {
-	r := &responsesRepair{repair{
-		src: src, out: lent.out[:0], readError: t.broken, fault: t.fault, alive: t.alive, ending: t.ending,
-		fr: framer{buf: lent.in, joined: lent.joined[:0]},
-	}}
-	r.handle = r.take
-	return &answerBody{Reader: r, t: t, src: src, lent: lent, fr: &r.fr, out: &r.out, done: &r.done}
-}
-
-// take takes one event.
-func (b *responsesRepair) take(ev event, last bool) {
+func (b *repair) take(ev event, last bool) {
 	data := bytes.TrimSpace(ev.data)
 	if ev.raw {
 		b.document(data)
@@ -44,7 +29,7 @@ func (b *responsesRepair) take(ev event, last bool) {
 	if err := json.Unmarshal(data, &head); err != nil {
 		switch f := readFault(data); {
 		case f.said || ev.failure:
-			b.err = b.fault(f)
+			b.err = b.of.fault(f)
 		case last && errors.As(err, new(*json.SyntaxError)):
 			b.fail(model.Truncated, "the stream ended in the middle of an event")
 		default:
@@ -62,10 +47,10 @@ func (b *responsesRepair) take(ev event, last bool) {
 		b.finished, b.done = true, true
 		b.close()
 	case "response.failed":
-		b.err = b.fault(readFault(head.Response))
+		b.err = b.of.fault(readFault(head.Response))
 	default:
 		if f := readFault(data); f.said || ev.failure {
-			b.err = b.fault(f)
+			b.err = b.of.fault(f)
 		}
 	}
 }

@@ -8,7 +8,7 @@ type kind uint8
 const (
 	odd   kind = iota // decoded in full and written anew, or an error
 	plain             // passes as it is
-	text              // a delta of nothing but content: may be merged
+	text              // a delta of nothing but content, perhaps with a role: may be merged
 	args              // a delta of nothing but one call's arguments: may be merged
 	call              // a delta that names one call: its id, its name, perhaps arguments
 	bill              // no choice, only a usage in the words of OpenAI
@@ -28,6 +28,7 @@ type shape struct {
 	spent  counts // of a bill
 
 	thought bool // reasoning stands in it, which is not in body
+	billed  bool // a usage stands in it, which is in spent
 }
 
 // counts are the numbers of a bill that anybody asks for.
@@ -45,7 +46,7 @@ type walk struct {
 	said    []byte // the content, still escaped
 	calls   bool
 	other   bool // reasoning or finish: passes, never merged
-	role    bool // passes, or goes with a call's name
+	role    bool // goes with content, or with a call's name
 	clean   bool
 	usage   []byte // nil when there is none, or null
 }
@@ -53,8 +54,7 @@ type walk struct {
 // classify walks an event once. It never allocates; whatever it does not know for certain is odd.
 func classify(data []byte) shape {
 	w := walk{cursor: cursor{b: data}, clean: true}
-	ok := w.object(w.top)
-	if !ok || w.peek() != 0 {
+	if !w.whole() {
 		return shape{}
 	}
 	s := w.shape
@@ -72,6 +72,33 @@ func classify(data []byte) shape {
 	return s
 }
 
+// tells says whether the bytes of an event say all that go-openai's types would: also of one that says several things at once, as the
+// repairing layer writes them. body then is its content, or the arguments of its call; kind is text, call or plain.
+func tells(data []byte) (shape, bool) {
+	w := walk{cursor: cursor{b: data}, clean: true}
+	if !w.whole() || w.choices > 1 || w.rich || w.thought || !w.clean || bytes.IndexByte(w.word, '\\') >= 0 || w.calls && len(w.said) > 0 {
+		return shape{}, false
+	}
+	s := w.shape
+	s.billed = w.usage != nil
+	switch {
+	case w.calls:
+		s.kind = call
+	case len(w.said) > 0:
+		s.kind, s.body = text, w.said
+	default:
+		s.kind = plain
+	}
+	return s, true
+}
+
+// whole takes the event, and nothing may follow it.
+func (w *walk) whole() bool {
+	ok := w.object(w.top)
+	w.space()
+	return ok && w.i == len(w.b)
+}
+
 // sort tells what an event with one choice is.
 func (w *walk) sort() kind {
 	named := len(w.id) > 0 || len(w.name) > 0
@@ -84,7 +111,7 @@ func (w *walk) sort() kind {
 		return odd
 	case w.calls:
 		return args
-	case w.content && !w.other && !w.role && w.clean:
+	case w.content && !w.other && w.clean:
 		return text
 	case w.rich:
 		return odd
@@ -187,8 +214,10 @@ func (w *walk) deltaField(key []byte) bool {
 		w.role = true
 		return w.short()
 	case "reasoning_content":
-		w.other, w.thought = true, true
-		return w.short() && w.once(5)
+		body, _, ok := w.str()
+		w.thought = len(body) > 0
+		w.other = w.other || w.thought
+		return ok && w.once(5)
 	case "tool_calls":
 		return w.once(6) && w.array(func(i int) bool {
 			w.calls = true

@@ -2,10 +2,13 @@ package openai
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"slices"
+	"sync/atomic"
 
 	"github.com/troupe-dev/troupe/messages"
 )
@@ -23,20 +26,122 @@ type splice struct {
 // sends headers and a body that it knows to be in memory in one write, and others in two.
 const oneWrite = 32 << 10
 
+// draft is where a request is put together. It is lent to one request until its body has been read.
+type draft struct {
+	shell []byte   // what go-openai has encoded
+	own   []byte   // what stands around the kept bytes
+	parts [][]byte // the whole in order
+	whole []byte   // and in one piece, if it is sent so
+}
+
+// splice replaces the body that go-openai encoded without messages by one that carries the
+// kept bytes of the system prompt, the messages and the tools.
+func (t *try) splice(hr *http.Request) error {
+	d := t.m.drafts.Get().(*draft)
+	t.asked.draft.Store(d)
+	if err := d.readShell(hr); err != nil {
+		return fmt.Errorf("read the request: %w", err)
+	}
+	gap, open := `"messages":null`, `"messages":[`
+	if t.m.opts.API == Responses {
+		gap, open = `"input":null`, `"input":[`
+	}
+	at := bytes.Index(d.shell, []byte(gap))
+	if at < 0 {
+		return errors.New("the request has no place for its messages")
+	}
+	own, first := append(append(d.own[:0], d.shell[:at]...), open...), true
+	if text := t.system(); text != "" && t.m.opts.API == Chat {
+		own = append(appendString(append(own, `{"role":"system","content":`...), text), '}')
+		first = false
+	}
+	before := len(own)
+	own = append(own, ']')
+	var tools []byte
+	if !t.req.XML {
+		tools = t.m.tools.encoded(t.req.Tools)
+	}
+	if tools != nil {
+		own = append(own, `,"tools":`...)
+	}
+	after := len(own)
+	own = append(own, d.shell[at+len(gap):]...)
+	parts := appendMessages(append(d.parts[:0], own[:before]), t.req.Prompt, t.m.codec(t.req), first)
+	d.own, d.parts = own, append(parts, own[before:after], tools, own[after:])
+	t.carry(hr, d)
+	return nil
+}
+
+// system is the system prompt, with the tools where they are offered in text.
+func (t *try) system() string {
+	if !t.req.XML {
+		return t.req.Prompt.System
+	}
+	return t.req.Prompt.System + string(t.m.texts.encoded(t.req.Tools))
+}
+
+// readShell reads what go-openai has encoded.
+func (d *draft) readShell(hr *http.Request) error {
+	if hr.ContentLength <= 0 {
+		return errors.New("its length is not known")
+	}
+	d.shell = slices.Grow(d.shell[:0], int(hr.ContentLength))[:hr.ContentLength]
+	_, err := io.ReadFull(hr.Body, d.shell)
+	return err
+}
+
 // carry puts the pieces into a request, for a transport that can send them from where they lie or for another.
-func carry(hr *http.Request, parts [][]byte, direct bool) {
+func (t *try) carry(hr *http.Request, d *draft) {
 	n := 0
-	for _, p := range parts {
+	for _, p := range d.parts {
 		n += len(p)
 	}
 	hr.ContentLength = int64(n)
-	if n <= oneWrite && !direct {
-		whole := bytes.Join(parts, nil)
+	if n <= oneWrite && t.m.direct {
+		d.whole = slices.Grow(d.whole[:0], n)
+		for _, p := range d.parts {
+			d.whole = append(d.whole, p...)
+		}
+		hr.Body, hr.GetBody = &t.asked, nil // it closes the body before its answer is read
+		return
+	}
+	if n <= oneWrite {
+		whole := bytes.Join(d.parts, nil)
 		hr.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(whole)), nil }
 	} else {
+		parts := slices.Clone(d.parts)
+		d.own = nil // it is a part of them
 		hr.GetBody = func() (io.ReadCloser, error) { return &splice{parts: parts}, nil }
 	}
 	hr.Body, _ = hr.GetBody() // of memory: it cannot fail
+	_ = t.asked.Close()       // nor can this
+}
+
+// asked is a body that is sent in one piece.
+type asked struct {
+	m     *Model
+	draft atomic.Pointer[draft] // nil: it is closed
+	read  int
+}
+
+// Read implements io.Reader.
+func (a *asked) Read(p []byte) (int, error) {
+	d := a.draft.Load()
+	if d == nil || a.read == len(d.whole) {
+		return 0, io.EOF
+	}
+	n := copy(p, d.whole[a.read:])
+	a.read += n
+	return n, nil
+}
+
+// Close implements io.Closer: who has read the body has no more use for it.
+func (a *asked) Close() error {
+	if d := a.draft.Swap(nil); d != nil {
+		clear(d.parts)
+		a.m.drafts.Put(d)
+	}
+	return nil
 }
 
 // appendMessages adds the encoded messages of a prompt, whole segments first. The comma before the first

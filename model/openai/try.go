@@ -1,20 +1,18 @@
 package openai
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	goopenai "github.com/sashabaranov/go-openai"
 
 	"github.com/troupe-dev/troupe/internal/telemetry"
-	"github.com/troupe-dev/troupe/messages"
 	"github.com/troupe-dev/troupe/model"
 	"github.com/troupe-dev/troupe/model/xmltools"
 )
@@ -29,17 +27,29 @@ const (
 var (
 	errSlow = errors.New("no byte arrived in time")
 	errLong = errors.New("the request took too long")
+
+	errClosed = errors.New("read of an answer that was closed")
 )
 
-// try is one request and its answer. It is the HTTP client that go-openai is given for it.
+// try is one request and its answer. It is the context of the request, so that go-openai's HTTP client finds it again.
 type try struct {
+	context.Context                         //nolint:containedctx // see above
+	cancel          context.CancelCauseFunc // of that context; nil where the transport asks what ends it
+
 	m     *Model
 	req   *model.Request
 	n     int
 	key   string
-	watch *time.Timer // ends the request when it fires: nothing has arrived for long, or all of it takes too long
+	watch *watch
 	ends  time.Time   // when it takes too long
 	began atomic.Bool // a byte of the answer arrived
+	agent [1]string   // a header's value
+	asked asked
+	body  answerBody
+
+	mu    sync.Mutex
+	cause error  // what the watch has run out of
+	end   func() // ends the request under way
 
 	sent      bool
 	scripted  string
@@ -56,19 +66,22 @@ func (m *Model) attempt(ctx context.Context, req *model.Request, n int, emit fun
 	if err != nil {
 		return &model.Error{Class: model.Auth, Message: "read the API key of the provider: " + err.Error(), Err: err}
 	}
-	tctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	t := &try{m: m, req: req, n: n, key: strings.TrimSpace(key), ends: time.Now().Add(m.opts.RequestTimeout)}
-	t.watch = time.AfterFunc(min(m.opts.FirstByteTimeout, m.opts.RequestTimeout), func() { cancel(t.overdue()) })
-	defer t.watch.Stop()
+	t := &try{Context: ctx, m: m, req: req, n: n, key: strings.TrimSpace(key), ends: time.Now().Add(m.opts.RequestTimeout), asked: asked{m: m}}
+	if !m.direct {
+		t.Context, t.cancel = context.WithCancelCause(ctx)
+		defer t.cancel(nil)
+	}
+	t.watch = m.watches.Get().(*watch)
+	t.watch.begin(t, min(m.opts.FirstByteTimeout, m.opts.RequestTimeout))
+	defer t.watch.end(&m.watches)
 	if req.XML {
 		emit = xmltools.NewReader(req.Tools, emit).Take
 	}
 
 	if m.opts.API == Responses {
-		err = t.responses(tctx, emit)
+		err = t.responses(emit) //nolint:contextcheck // the try is the context
 	} else {
-		err = t.chat(tctx, emit)
+		err = t.chat(emit) //nolint:contextcheck // the same
 	}
 	if err == nil {
 		return nil
@@ -79,27 +92,43 @@ func (m *Model) attempt(ctx context.Context, req *model.Request, n int, emit fun
 	if errors.Is(err, errStopped) {
 		return err
 	}
-	return t.typed(context.Cause(tctx), err)
+	return t.typed(err)
 }
 
-// client returns a go-openai client that is bound to this try.
-func (t *try) client() *goopenai.Client {
-	cfg := goopenai.DefaultConfig(t.key)
-	cfg.BaseURL = t.m.opts.BaseURL
-	cfg.HTTPClient = t
+// clientOf is go-openai's client for all requests of a provider; each has its key from its try.
+func clientOf(base string) *goopenai.Client {
+	cfg := goopenai.DefaultConfig("")
+	cfg.BaseURL = base
+	cfg.HTTPClient = doer{}
 	return goopenai.NewClientWithConfig(cfg)
 }
 
-// Do implements go-openai's HTTPDoer: it puts the kept bytes into the request, and gives back
+// doer implements go-openai's HTTPDoer.
+type doer struct{}
+
+// Do gives a request to the try that it belongs to.
+func (doer) Do(hr *http.Request) (*http.Response, error) {
+	t, ok := hr.Context().(*try)
+	if !ok {
+		return nil, errors.New("send a request: it belongs to no call")
+	}
+	return t.do(hr) //nolint:contextcheck // it is the context
+}
+
+// do puts the kept bytes into the request, and gives back
 // either a response whose body is mended, or a typed error.
-func (t *try) Do(hr *http.Request) (*http.Response, error) {
+func (t *try) do(hr *http.Request) (*http.Response, error) {
 	if err := t.splice(hr); err != nil {
 		return nil, err
 	}
-	if t.req.Agent != "" { // the scripted model chooses its rules by it
-		hr.Header.Set("X-Troupe-Agent", headerValue(t.req.Agent))
+	if t.key != "" {
+		hr.Header["Authorization"] = t.m.authorization(t.key)
 	}
-	telemetry.Leave(hr.Context(), hr.Header)
+	if t.req.Agent != "" { // the scripted model chooses its rules by it
+		t.agent[0] = headerValue(t.req.Agent)
+		hr.Header["X-Troupe-Agent"] = t.agent[:]
+	}
+	telemetry.Leave(t, hr.Header)
 	t.sent = true
 	resp, err := t.m.rt.RoundTrip(hr)
 	if err != nil {
@@ -114,6 +143,22 @@ func (t *try) Do(hr *http.Request) (*http.Response, error) {
 	}
 	resp.Body = t.mended(resp.Body)
 	return resp, nil
+}
+
+// bearer is a key as a header has it.
+type bearer struct {
+	key    string
+	values []string
+}
+
+// authorization is the header's value, made anew when the key has changed.
+func (m *Model) authorization(key string) []string {
+	b := m.bearer.Load()
+	if b == nil || b.key != key {
+		b = &bearer{key, []string{"Bearer " + key}}
+		m.bearer.Store(b)
+	}
+	return b.values
 }
 
 func streams(contentType string) bool {
@@ -131,55 +176,6 @@ func headerValue(s string) string {
 	}, s)
 }
 
-// splice replaces the body that go-openai encoded without messages by one that carries the
-// kept bytes of the system prompt, the messages and the tools.
-func (t *try) splice(hr *http.Request) error {
-	shell, err := shellOf(hr)
-	if err != nil {
-		return fmt.Errorf("read the request: %w", err)
-	}
-	gap, open := `"messages":null`, `"messages":[`
-	if t.m.opts.API == Responses {
-		gap, open = `"input":null`, `"input":[`
-	}
-	before, after, ok := bytes.Cut(shell, []byte(gap))
-	if !ok {
-		return errors.New("the request has no place for its messages")
-	}
-	p, first := t.req.Prompt, true
-	parts := make([][]byte, 0, 8+len(p.Sealed)+len(p.Messages)-len(p.Sealed)*messages.SegmentSize)
-	parts = append(parts, before, []byte(open))
-	if text := t.system(); text != "" && t.m.opts.API == Chat {
-		system := append(make([]byte, 0, len(text)+len(text)/8+48), `{"role":"system","content":`...)
-		parts = append(parts, append(appendString(system, text), '}'))
-		first = false
-	}
-	parts = append(appendMessages(parts, p, t.m.codec(t.req), first), []byte{']'})
-	if tools := t.m.tools.encoded(t.req.Tools); tools != nil && !t.req.XML {
-		parts = append(parts, []byte(`,"tools":`), tools)
-	}
-	carry(hr, append(parts, after), t.m.direct)
-	return nil
-}
-
-// system is the system prompt, with the tools where they are offered in text.
-func (t *try) system() string {
-	if !t.req.XML {
-		return t.req.Prompt.System
-	}
-	return t.req.Prompt.System + string(t.m.texts.encoded(t.req.Tools))
-}
-
-// shellOf reads what go-openai has encoded.
-func shellOf(hr *http.Request) ([]byte, error) {
-	if hr.ContentLength <= 0 {
-		return io.ReadAll(hr.Body)
-	}
-	shell := make([]byte, hr.ContentLength)
-	_, err := io.ReadFull(hr.Body, shell)
-	return shell, err
-}
-
 // alive is told of each read of the answer.
 func (t *try) alive(n int) {
 	if n > 0 {
@@ -191,43 +187,137 @@ func (t *try) alive(n int) {
 func (t *try) ending() { t.wait(min(tailTimeout, t.m.opts.IdleTimeout)) }
 
 // wait bounds the time until the next byte, and never beyond the end of the request.
-func (t *try) wait(d time.Duration) { t.watch.Reset(min(d, time.Until(t.ends))) }
+func (t *try) wait(d time.Duration) { t.watch.again(min(d, time.Until(t.ends))) }
 
-// overdue says what the watch has run out of.
-func (t *try) overdue() error {
-	if time.Now().Before(t.ends) {
-		return errSlow
+// overdue ends the request: the watch has run out.
+func (t *try) overdue() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.cause == nil && time.Now().Before(t.ends) {
+		t.cause = errSlow
 	}
-	return errLong
+	if t.cause == nil {
+		t.cause = errLong
+	}
+	if t.cancel != nil {
+		t.cancel(t.cause)
+	}
+	if t.end != nil {
+		t.end()
+	}
 }
 
-// answerBody is the mended body of an answer, with the buffers lent to it.
+// Ends implements plainhttp.Ender.
+func (t *try) Ends(end func()) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.end = end
+	return t.cause == nil
+}
+
+// Over implements plainhttp.Ender.
+func (t *try) Over() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.end = nil
+	return t.cause == nil
+}
+
+// late is what the watch has run out of, or nil.
+func (t *try) late() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.cause
+}
+
+// watch ends a request when it fires: nothing has arrived for long, or all of it takes too long. Its timer is used again by
+// another request, unless it has fired: its function may run later.
+type watch struct {
+	timer *time.Timer
+	of    *try
+	fired bool // or may have
+}
+
+func newWatch() *watch {
+	w := &watch{}
+	w.timer = time.AfterFunc(time.Hour, func() { w.of.overdue() })
+	w.fired = !w.timer.Stop()
+	return w
+}
+
+func (w *watch) begin(of *try, d time.Duration) {
+	w.of = of
+	w.timer.Reset(d)
+}
+
+func (w *watch) again(d time.Duration) {
+	if !w.timer.Reset(d) {
+		w.fired = true
+	}
+}
+
+// end gives the watch back.
+func (w *watch) end(to *sync.Pool) {
+	if w.timer.Stop() && !w.fired {
+		w.of = nil
+		to.Put(w)
+	}
+}
+
+// mended wraps the body of a stream.
+func (t *try) mended(src io.ReadCloser) io.ReadCloser {
+	r := t.m.repairs.Get().(*repair)
+	handle := (*repair).event
+	if t.m.opts.API == Responses {
+		handle = (*repair).take
+	}
+	r.open(t, src, handle)
+	t.body = answerBody{t: t, src: src, repair: r}
+	return &t.body
+}
+
+// answerBody is the mended body of an answer, with the repair lent to it.
 type answerBody struct {
-	io.Reader
-	t    *try
-	src  io.ReadCloser
-	lent *buffers
-	fr   *framer
-	out  *[]byte
-	done *bool // the answer was whole: the rest of the body is worth waiting for
+	t      *try
+	src    io.ReadCloser
+	repair *repair // nil: it is closed
+}
+
+// Read implements io.Reader.
+func (a *answerBody) Read(p []byte) (int, error) {
+	if a.repair == nil {
+		return 0, errClosed
+	}
+	return a.repair.Read(p)
 }
 
 // Close ends the answer. A whole one is read to the end of its body first, so that the
 // connection can serve the next request.
 func (a *answerBody) Close() error {
-	if a.lent == nil {
+	r := a.repair
+	if r == nil {
 		return nil
 	}
-	if *a.done {
+	a.repair = nil
+	if r.done {
 		a.t.wait(drainTimeout)
-		_, _ = io.CopyN(io.Discard, a.src, bufferSize) // fails on a connection that is then dropped
+		drain(a.src, r.fr.buf)
 	}
 	err := a.src.Close()
-	const keep = 8 * bufferSize
-	if len(a.fr.buf) <= keep && cap(*a.out) <= keep && cap(a.fr.joined) <= keep {
-		a.lent.in, a.lent.joined, a.lent.out = a.fr.buf, a.fr.joined[:0], (*a.out)[:0]
-		a.t.m.bufs.Put(a.lent)
+	if r.small() {
+		r.open(nil, nil, nil)
+		a.t.m.repairs.Put(r)
 	}
-	a.lent, a.fr.buf, a.fr.joined, *a.out = nil, nil, nil, nil
 	return err
+}
+
+// drain reads what is left of a body, if that is little. It fails on a connection that is then dropped.
+func drain(src io.Reader, buf []byte) {
+	for left := bufferSize; left > 0; {
+		n, err := src.Read(buf)
+		if err != nil {
+			return
+		}
+		left -= n
+	}
 }

@@ -2,6 +2,7 @@ package openai
 
 import (
 	"bytes"
+	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
 )
@@ -12,19 +13,22 @@ func unescape(body []byte) string {
 	if i < 0 {
 		return string(body)
 	}
-	out := make([]byte, 0, len(body))
+	var out strings.Builder
+	out.Grow(len(body))
+	var one [utf8.UTFMax]byte
 	for i >= 0 {
-		out = append(out, body[:i]...)
+		out.Write(body[:i])
 		c := cursor{b: body, i: i}
 		unit, ok := c.escape()
 		if !ok {
 			break // cannot be: the cursor has seen it
 		}
-		out = appendEscaped(out, body[i+1], unit, &c)
+		out.Write(appendEscaped(one[:0], body[i+1], unit, &c))
 		body = body[c.i:]
 		i = bytes.IndexByte(body, '\\')
 	}
-	return string(append(out, body...))
+	out.Write(body)
+	return out.String()
 }
 
 // appendEscaped appends what an escape stands for; c stands behind it, where the second half
