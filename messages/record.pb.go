@@ -149,10 +149,13 @@ func (x *Record) GetIgnorable() bool {
 
 // Commit is one append as a store keeps it: one entry, so that it is there whole or not at all.
 type Commit struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Records       []*Record              `protobuf:"bytes,1,rep,name=records,proto3" json:"records,omitempty"`
-	FirstCursor   uint64                 `protobuf:"varint,2,opt,name=first_cursor,json=firstCursor,proto3" json:"first_cursor,omitempty"` // session cursor of the first record, 0 when there is no session
-	Session       string                 `protobuf:"bytes,3,opt,name=session,proto3" json:"session,omitempty"`
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Records     []*Record              `protobuf:"bytes,1,rep,name=records,proto3" json:"records,omitempty"`
+	FirstCursor uint64                 `protobuf:"varint,2,opt,name=first_cursor,json=firstCursor,proto3" json:"first_cursor,omitempty"` // session cursor of the first record, 0 when there is no session
+	Session     string                 `protobuf:"bytes,3,opt,name=session,proto3" json:"session,omitempty"`
+	// What all of several records have in common stands here, once, and in none of them: epoch, schema, time, turn. Their seqs are then those that follow
+	// the one under which the store keeps the commit; and with a record id here, which is the first record's, the others' count up from it in its last four bytes.
+	Common        *Record `protobuf:"bytes,4,opt,name=common,proto3" json:"common,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -206,6 +209,13 @@ func (x *Commit) GetSession() string {
 		return x.Session
 	}
 	return ""
+}
+
+func (x *Commit) GetCommon() *Record {
+	if x != nil {
+		return x.Common
+	}
+	return nil
 }
 
 // Snapshot is a fold of a stream up to a record.
@@ -719,11 +729,12 @@ const file_record_proto_rawDesc = "" +
 	"\x04body\x18\t \x01(\fR\x04body\x12\x1b\n" +
 	"\tbody_blob\x18\n" +
 	" \x01(\fR\bbodyBlob\x12\x1c\n" +
-	"\tignorable\x18\v \x01(\bR\tignorable\"r\n" +
+	"\tignorable\x18\v \x01(\bR\tignorable\"\x9d\x01\n" +
 	"\x06Commit\x12+\n" +
 	"\arecords\x18\x01 \x03(\v2\x11.troupe.v1.RecordR\arecords\x12!\n" +
 	"\ffirst_cursor\x18\x02 \x01(\x04R\vfirstCursor\x12\x18\n" +
-	"\asession\x18\x03 \x01(\tR\asession\"b\n" +
+	"\asession\x18\x03 \x01(\tR\asession\x12)\n" +
+	"\x06common\x18\x04 \x01(\v2\x11.troupe.v1.RecordR\x06common\"b\n" +
 	"\bSnapshot\x12\x16\n" +
 	"\x06stream\x18\x01 \x01(\tR\x06stream\x12\x10\n" +
 	"\x03seq\x18\x02 \x01(\x04R\x03seq\x12\x16\n" +
@@ -788,16 +799,17 @@ var file_record_proto_goTypes = []any{
 }
 var file_record_proto_depIdxs = []int32{
 	0, // 0: troupe.v1.Commit.records:type_name -> troupe.v1.Record
-	4, // 1: troupe.v1.BackupHeader.mark:type_name -> troupe.v1.BackupMark
-	4, // 2: troupe.v1.BackupHeader.since:type_name -> troupe.v1.BackupMark
-	7, // 3: troupe.v1.BackupPart.entries:type_name -> troupe.v1.BackupEntry
-	8, // 4: troupe.v1.BackupPart.keys:type_name -> troupe.v1.BackupKey
-	4, // 5: troupe.v1.BackupTrailer.mark:type_name -> troupe.v1.BackupMark
-	6, // [6:6] is the sub-list for method output_type
-	6, // [6:6] is the sub-list for method input_type
-	6, // [6:6] is the sub-list for extension type_name
-	6, // [6:6] is the sub-list for extension extendee
-	0, // [0:6] is the sub-list for field type_name
+	0, // 1: troupe.v1.Commit.common:type_name -> troupe.v1.Record
+	4, // 2: troupe.v1.BackupHeader.mark:type_name -> troupe.v1.BackupMark
+	4, // 3: troupe.v1.BackupHeader.since:type_name -> troupe.v1.BackupMark
+	7, // 4: troupe.v1.BackupPart.entries:type_name -> troupe.v1.BackupEntry
+	8, // 5: troupe.v1.BackupPart.keys:type_name -> troupe.v1.BackupKey
+	4, // 6: troupe.v1.BackupTrailer.mark:type_name -> troupe.v1.BackupMark
+	7, // [7:7] is the sub-list for method output_type
+	7, // [7:7] is the sub-list for method input_type
+	7, // [7:7] is the sub-list for extension type_name
+	7, // [7:7] is the sub-list for extension extendee
+	0, // [0:7] is the sub-list for field type_name
 }
 
 func init() { file_record_proto_init() }

@@ -3,6 +3,7 @@ package persistence
 import (
 	"context"
 	"crypto/rand"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -224,10 +225,20 @@ func (j *Journal) batch(d Draft) (Batch, error) {
 // recordIDSize is the length, in bytes, of the id by which a record is found after an ambiguous append.
 const recordIDSize = 16
 
+// newRecordIDs makes ids of records that are appended together: the first is random, the others count up from it, so that a store can tell them by it.
 func newRecordIDs(n int) []byte {
 	ids := make([]byte, n*recordIDSize)
-	_, _ = rand.Read(ids) // crypto/rand ends the process rather than fail
+	_, _ = rand.Read(ids[:recordIDSize]) // crypto/rand ends the process rather than fail
+	for i := 1; i < n; i++ {
+		FollowingID(ids[i*recordIDSize:], ids[:recordIDSize], i)
+	}
 	return ids
+}
+
+// FollowingID writes the id of the n-th record after one in the same append, when the ids of that were made together.
+func FollowingID(id, first []byte, n int) {
+	at := copy(id, first[:recordIDSize]) - 4
+	binary.BigEndian.PutUint32(id[at:], binary.BigEndian.Uint32(first[at:])+uint32(n))
 }
 
 // Committed reports whether an append whose outcome was ErrAmbiguous is in the stream: it looks

@@ -87,12 +87,11 @@ func (s *Store) Enqueue(done func(persistence.Receipt, error), b ...persistence.
 // encode builds keys and values up to what only the stager knows. Prepare has checked the
 // batches, and has measured their records: the cached sizes are used again.
 func (t *appendTask) encode() {
-	sized := proto.MarshalOptions{UseCachedSize: true}
 	need, ops := 0, 0
 	for i := range t.batches {
 		b := &t.batches[i]
 		for j, r := range b.Records {
-			need += 16 + t.detach(b, j, r)
+			need += recordFrame + t.detach(b, j, r)
 		}
 		for _, op := range b.Index {
 			need += 1 + len(op.Key) + len(op.Value) + sumSize
@@ -126,15 +125,7 @@ func (t *appendTask) encode() {
 		buf = nameKey(buf, tagCommit, b.Lease.Stream, b.Expect)
 		p.commit.Key = buf[at:len(buf):len(buf)]
 		at = len(buf)
-		for _, r := range b.Records {
-			buf = protowire.AppendTag(buf, 1, protowire.BytesType)
-			buf = protowire.AppendVarint(buf, uint64(sized.Size(r)))
-			var err error
-			if buf, err = sized.MarshalAppend(buf, r); err != nil {
-				t.refused = fmt.Errorf("encode record of %s: %w: %w", b.Lease.Stream, persistence.ErrInvalid, err)
-				return
-			}
-		}
+		buf = appendRecords(buf, b.Records)
 		end := len(buf) + tailSize(b.Session)
 		p.commit.Value = buf[at:len(buf):end]
 		p.crc = sum(sum(0, p.commit.Key), p.commit.Value)

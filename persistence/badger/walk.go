@@ -85,6 +85,7 @@ func decodeCommit(txn *engine.Txn, item *engine.Item) (commitItem, error) {
 	if len(c.value.Records) == 0 {
 		return c, fmt.Errorf("stream %s seq %d: no records: %w", stream, first, persistence.ErrCorrupt)
 	}
+	complete(c.value, first)
 	for i, r := range c.value.Records {
 		if r.GetSeq() != first+uint64(i) {
 			return c, fmt.Errorf("stream %s seq %d: record says %d: %w", stream, first+uint64(i), r.GetSeq(), persistence.ErrCorrupt)
