@@ -370,7 +370,7 @@ func services(o *Options, store persistence.Store, registry *tools.Registry) *ac
 	}
 	models := o.Models
 	if models == nil {
-		models = oneModel{o.Model}
+		models = &oneModel{m: o.Model, providers: []string{"default"}}
 	}
 	env := o.Env
 	if env == nil {
@@ -469,18 +469,6 @@ func (rt *Runtime) closeStore() error {
 	}
 	return err
 }
-
-// oneModel answers every name with the same model.
-type oneModel struct{ m Model }
-
-func (o oneModel) Resolve(name string) (*ResolvedModel, error) {
-	if o.m == nil {
-		return nil, errors.New("no model is configured")
-	}
-	return &ResolvedModel{Model: o.m, Provider: "default", Name: name, Context: model.Window(name)}, nil
-}
-
-func (o oneModel) Providers() []string { return []string{"default"} }
 
 // defaultAgent is the profile of a worker that names none.
 func defaultAgent() Agent {

@@ -113,6 +113,10 @@ func (l *Limiter) acquire(c actor.Context, m *messages.AcquirePermit) {
 	}
 	l.watch[id] = append(l.watch[id], h)
 	l.asks[key] = h
+	if l.turns.waiting == 0 && l.held < l.max && l.room(c) {
+		l.give(c, h) // it would leave the line at once
+		return
+	}
 	l.turns.add(h)
 	l.grant(c)
 }
@@ -135,10 +139,14 @@ func (l *Limiter) grant(c actor.Context) {
 			return
 		}
 		l.turns.serve(h)
-		l.held++
-		h.holds = true
-		c.Send(h.who, &messages.PermitGranted{Request: h.request})
+		l.give(c, h)
 	}
+}
+
+func (l *Limiter) give(c actor.Context, h *holder) {
+	l.held++
+	h.holds = true
+	c.Send(h.who, &messages.PermitGranted{Request: h.request})
 }
 
 // room takes the place of one request, or wakes the Limiter when there may be one.

@@ -173,6 +173,16 @@ func (s *Services) spawn(sys *actor.ActorSystem, to *actor.PID, failed func(*act
 	})
 }
 
+// spawnTask is spawn for what is a task already.
+func (s *Services) spawnTask(sys *actor.ActorSystem, to *actor.PID, t act.Task) {
+	s.running.Add(1)
+	s.pool.Go(func() {
+		msg := act.Run(t)
+		s.running.Done()
+		sys.Root.Send(to, msg)
+	})
+}
+
 // pause waits a while off the mailbox; false: the house stops.
 func (s *Services) pause(d time.Duration) bool {
 	t := time.NewTimer(d)

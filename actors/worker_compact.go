@@ -257,8 +257,8 @@ func (w *Worker) askSummary(c actor.Context, resolved *Resolved, text string) {
 // summaryCall is the model call of a compaction. Nobody watches it, and it has no tools.
 func (w *Worker) summaryCall(c actor.Context, g *generation) *modelCall {
 	return &modelCall{
-		svc: w.svc, sys: c.ActorSystem(), session: c.Parent(), receiving: &g.receiving, watched: func() bool { return false }, number: g.number,
-		model: g.model.Model, request: &model.Request{Model: g.model.Name, Prompt: g.prompt, Agent: CompactionAgent, Session: w.session, MaxTokens: w.room()},
+		svc: w.svc, sys: c.ActorSystem(), session: c.Parent(), receiving: &g.receiving, number: g.number,
+		model: g.model.Model, request: model.Request{Model: g.model.Name, Prompt: g.prompt, Agent: CompactionAgent, Session: w.session, MaxTokens: w.room()},
 	}
 }
 

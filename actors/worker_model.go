@@ -14,7 +14,6 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/troupe-dev/troupe/actors/act"
 	"github.com/troupe-dev/troupe/conversation"
 	"github.com/troupe-dev/troupe/messages"
 	"github.com/troupe-dev/troupe/model"
@@ -176,14 +175,9 @@ func (w *Worker) permitGranted(c actor.Context, m *messages.PermitGranted) {
 	w.phase = stateRequesting
 	ctx, cancel := context.WithCancelCause(w.traceCall(g))
 	g.cancel = cancel
-	call, log := w.modelCall(c, g), w.log
-	w.svc.spawn(c.ActorSystem(), c.Self(), func(p *act.Panic) any {
-		log.Error("model adapter panicked", "err", p.Error(), "stack", p.Stack)
-		return &generated{number: call.number, completion: &model.Completion{}, err: &model.Error{Class: model.Protocol, Message: "the model adapter crashed"}}
-	}, func() any {
-		defer cancel(nil)
-		return call.run(ctx)
-	})
+	call := w.modelCall(c, g)
+	call.ctx, call.cancel, call.log = ctx, cancel, w.log
+	w.svc.spawnTask(c.ActorSystem(), c.Self(), call)
 }
 
 func (w *Worker) modelCall(c actor.Context, g *generation) *modelCall {
@@ -191,12 +185,12 @@ func (w *Worker) modelCall(c actor.Context, g *generation) *modelCall {
 		return w.summaryCall(c, g)
 	}
 	call := &modelCall{
-		svc: w.svc, sys: c.ActorSystem(), session: c.Parent(), receiving: &g.receiving, arrived: &g.arrived, watched: w.watched.Load, number: g.number,
-		model: g.model.Model, request: &model.Request{
+		svc: w.svc, sys: c.ActorSystem(), session: c.Parent(), receiving: &g.receiving, arrived: &g.arrived, watched: &w.watched, number: g.number,
+		model: g.model.Model, request: model.Request{
 			Model: g.model.Name, Prompt: g.prompt, Tools: w.toolDefs(), Agent: cmp.Or(w.state.Alias(), w.state.Agent()), Session: w.session, MaxTokens: w.room(),
 			XML: g.model.XML || w.inText(),
 		},
-		event: messages.Event{Session: w.session, Worker: w.id, Turn: w.state.Turn().ID, GenId: g.id}, grant: w.grant,
+		worker: w.id, turn: w.state.Turn().ID, gen: g.id, grant: w.grant,
 	}
 	w.surround(call)
 	return call
@@ -206,99 +200,6 @@ func (w *Worker) modelCall(c actor.Context, g *generation) *modelCall {
 func (w *Worker) inText() bool {
 	agent, _ := w.svc.agent(w.state.Agent())
 	return agent.XML
-}
-
-// modelCall is one call in its own goroutine: nothing of the worker is touched there.
-type modelCall struct {
-	svc       *Services
-	sys       *actor.ActorSystem
-	session   *actor.PID
-	receiving *atomic.Bool // of the generation
-	arrived   *arrived     // of the generation; nil: nobody sees its text, as that of a summary
-	watched   func() bool
-	number    uint64
-	model     model.Model
-	request   *model.Request
-	event     messages.Event // what the deltas have in common
-	before    *surroundings  // to gather before the call; nil when that was done
-	grant     *messages.Grant
-
-	start time.Time
-	first time.Duration
-	held  [2]string // of text and of reasoning: may be the beginning of a secret
-}
-
-func (m *modelCall) run(ctx context.Context) *generated {
-	out := &generated{number: m.number, completion: &model.Completion{}}
-	if m.before != nil {
-		text, err := m.before.gather(ctx)
-		if err != nil {
-			out.err = err
-			return out
-		}
-		text = m.svc.Redact.String(text)
-		out.around = &around{turn: m.before.turn.Turn, text: text}
-		m.extend(text)
-	}
-	m.extend(m.svc.Redact.String(fieldsText(ctx, m.svc, m.sys, m.grant))) // as they are now (row 57)
-	if m.request.MaxTokens < 0 {
-		out.err = &model.Error{Class: shortOfBudget, Message: "what stands around the turn is larger than what was set aside for the request"}
-		return out
-	}
-	m.start = time.Now()
-	out.completion, out.err = model.Collect(m.model.Stream(ctx, m.request), m.see)
-	out.first, out.took = m.first, time.Since(m.start)
-	m.svc.cleanAnswer(out.completion, out.err == nil)
-	if out.err == nil {
-		m.publish(messages.EventTextDelta, m.svc.Redact.String(m.held[0]))
-		m.publish(messages.EventReasoningDelta, m.svc.Redact.String(m.held[1]))
-	}
-	return out
-}
-
-// extend adds to the request what was not known when it was paid: the answer may be so much shorter.
-func (m *modelCall) extend(text string) {
-	m.request.Prompt = extended(m.request.Prompt, text)
-	if most := &m.request.MaxTokens; *most > 0 && text != "" {
-		if *most -= atMost(conversation.EstimateTokens(text)); *most < leastAnswer {
-			*most = -1
-		}
-	}
-}
-
-// see forwards deltas to the Session while somebody watches. They carry the generation's id and are
-// void until its fact arrives.
-func (m *modelCall) see(e model.Event) {
-	if m.first == 0 {
-		m.first = time.Since(m.start)
-		m.receiving.Store(true)
-	}
-	switch e.Kind {
-	case model.Text:
-		text := m.piece(0, e.Text)
-		m.arrived.add(text)
-		m.publish(messages.EventTextDelta, text)
-	case model.Reasoning:
-		m.publish(messages.EventReasoningDelta, m.piece(1, e.Text))
-	case model.CallStart, model.CallArgs, model.UsageSeen, model.Finish: // shown with the fact
-	}
-}
-
-// piece is what may be shown after one more piece of a text. It is asked for whether somebody watches
-// or not: who comes in the middle of a secret must not see its end.
-func (m *modelCall) piece(of int, text string) string {
-	text, m.held[of] = m.svc.Redact.Scan(m.held[of] + text)
-	return text
-}
-
-func (m *modelCall) publish(typ, text string) {
-	if text == "" || !m.watched() {
-		return
-	}
-	m.sys.Root.Send(m.session, &messages.Published{Events: []*messages.Event{{
-		Type: typ, AtUnixMs: time.Now().UnixMilli(), Session: m.event.Session, Worker: m.event.Worker,
-		Turn: m.event.Turn, GenId: m.event.GenId, Text: text,
-	}}})
 }
 
 // dropGeneration gives the permit, or the place in its queue, back.

@@ -326,17 +326,17 @@ func askFields[T any](ctx context.Context, sys *actor.ActorSystem, id string, m 
 
 // fieldsText is what a model reads of the fields of its workspaces, as they are at this moment.
 func fieldsText(ctx context.Context, svc *Services, sys *actor.ActorSystem, grant *messages.Grant) string {
-	var b strings.Builder
+	text := ""
 	for _, g := range grant.GetWorkspaces() {
 		if !svc.fields.has(g.GetId()) {
 			continue
 		}
 		v, err := askFields[*messages.FieldsView](ctx, sys, g.GetId(), &messages.ReadFields{})
 		if err != nil {
-			fmt.Fprintf(&b, "\n# Fields of workspace %s\nThey cannot be read now: %v\n", g.GetName(), err)
+			text += fmt.Sprintf("\n# Fields of workspace %s\nThey cannot be read now: %v\n", g.GetName(), err)
 			continue
 		}
-		b.WriteString(workspace.RenderFields(g.GetName(), v))
+		text += workspace.RenderFields(g.GetName(), v)
 	}
-	return b.String()
+	return text
 }

@@ -191,6 +191,22 @@ func run(failed func(*Panic) any, fn func() any) (msg any) {
 	return fn()
 }
 
+// Task is what one goroutine does for an actor: Run's result is sent to it, or what becomes of a panic.
+type Task interface {
+	Run() any
+	Failed(p *Panic) any
+}
+
+// Run runs a task and returns what is to be sent.
+func Run(t Task) (msg any) {
+	defer func() {
+		if r := recover(); r != nil {
+			msg = t.Failed(&Panic{Reason: r, Stack: string(debug.Stack())})
+		}
+	}()
+	return t.Run()
+}
+
 // Guard calls handle and returns what it panicked with, nil when it did not.
 func Guard(handle func()) (p *Panic) {
 	defer func() {

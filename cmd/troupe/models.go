@@ -24,8 +24,9 @@ type models struct {
 	keys   *keys
 
 	mu      sync.Mutex
-	clients map[string]*openai.Model // by provider
-	scripts map[string]model.Model   // by name
+	clients map[string]*openai.Model         // by provider
+	scripts map[string]model.Model           // by name
+	known   map[string]*troupe.ResolvedModel // what was found, by the name that was asked for: each call asks several times
 
 	served map[string]string // base URLs of built-in scripts that this process serves, by name: they are asked there
 }
@@ -42,6 +43,26 @@ func (m *models) Providers() []string {
 // Resolve finds a model by alias or PROVIDER/NAME; "" is the default one. Its errors are those of
 // config.Config.Resolve and of the script.
 func (m *models) Resolve(name string) (*troupe.ResolvedModel, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if r := m.known[name]; r != nil {
+		return r, nil
+	}
+	r, err := m.find(name)
+	if err != nil {
+		return r, err
+	}
+	if m.known == nil || len(m.known) >= mostKnown {
+		m.known = map[string]*troupe.ResolvedModel{}
+	}
+	m.known[name] = r
+	return r, nil
+}
+
+// mostKnown bounds what is remembered: anybody may ask for any name.
+const mostKnown = 256
+
+func (m *models) find(name string) (*troupe.ResolvedModel, error) {
 	found, err := m.loaded.Config.Resolve(name)
 	if err != nil {
 		return nil, err
@@ -53,8 +74,6 @@ func (m *models) Resolve(name string) (*troupe.ResolvedModel, error) {
 	r := &troupe.ResolvedModel{Provider: found.Provider, Name: found.Name, Context: context, XML: found.XML, Fallback: found.Fallback, Price: troupe.Price{
 		Input: dollars(found.Price.Input), Output: dollars(found.Price.Output), Cached: dollars(found.Price.Cached),
 	}}
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	if found.Offline() {
 		r.Model, err = m.script(found)
 		r.Free = true

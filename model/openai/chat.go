@@ -20,7 +20,8 @@ func (t *try) chat(emit func(*model.Event) bool) error {
 		return err
 	}
 	defer stream.Close()
-	d := chatDecoder{t: t}
+	d := &t.chunk
+	d.t = t
 	for {
 		line, err := stream.RecvRaw()
 		if errors.Is(err, io.EOF) { // the repairing layer says it of whole answers alone

@@ -46,6 +46,7 @@ type try struct {
 	agent [1]string   // a header's value
 	asked asked
 	body  answerBody
+	chunk chatDecoder
 
 	mu    sync.Mutex
 	cause error  // what the watch has run out of
