@@ -1,6 +1,7 @@
 package troupe
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -8,6 +9,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"google.golang.org/protobuf/proto"
 
@@ -22,6 +24,7 @@ type RunView = messages.RunView
 
 // RunOptions say how a pipeline is run. The zero value works.
 type RunOptions struct {
+	ID      string            // the same id again, also in a later process, is the same run, of the same pipeline: see SessionOptions.ID; "" is a new one
 	Inputs  map[string]any    // by name; of type file: the text
 	Dir     string            // folder that it works in; "": as the pipeline says, from the working directory; none without workspace.root
 	Trust   Trust             // in the folder; 0: as the pipeline says
@@ -37,17 +40,36 @@ type Run struct {
 	id, session string
 }
 
-// RunPipeline starts a run; it returns once that is durable. Nothing of the files is read again later.
+// RunPipeline starts a run, or opens the one of this id; it returns once that is durable. Nothing of the files is read again later.
 func (rt *Runtime) RunPipeline(ctx context.Context, p *pipeline.Plan, o RunOptions) (*Run, error) {
 	m, err := CreateRun(p, o)
 	if err != nil {
 		return nil, err
 	}
 	v, err := send[*messages.SessionView](ctx, rt, m)
-	if err != nil {
+	switch {
+	case o.ID != "" && isCode(err, messages.CodeAlreadyExists):
+		return rt.same(ctx, m.GetRun())
+	case err != nil:
 		return nil, err
 	}
 	return &Run{rt, m.GetRun().GetRunId(), v.GetId()}, nil
+}
+
+// same finds a run that was started before, and refuses one of another pipeline.
+func (rt *Runtime) same(ctx context.Context, asked *messages.RunStarted) (*Run, error) {
+	r, err := rt.OpenRun(ctx, asked.GetRunId())
+	if err != nil {
+		return nil, err
+	}
+	v, err := r.Show(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if !bytes.Equal(v.GetPlanHash(), asked.GetPlanHash()) {
+		return nil, messages.Fail(messages.CodeConflict, fmt.Sprintf("run %s is one of another pipeline, or of this one before it was changed", r.id), "give another id, or Resume the run with what has changed")
+	}
+	return r, nil
 }
 
 // CreateRun is the command that starts a run, for those who talk to a runtime by messages.
@@ -70,7 +92,11 @@ func CreateRun(p *pipeline.Plan, o RunOptions) (*messages.CreateSession, error) 
 	if err != nil {
 		return nil, fmt.Errorf("encode the environment: %w", err)
 	}
-	session := messages.NewID(messages.SessionPrefix)
+	session, err := named(messages.SessionPrefix, strings.TrimPrefix(o.ID, messages.RunPrefix))
+	if err != nil {
+		return nil, fmt.Errorf("start a run: %w", err)
+	}
+	session = cmp.Or(session, messages.NewID(messages.SessionPrefix))
 	run := &messages.RunStarted{
 		RunId: messages.RunOf(session), PlanHash: p.Hash, Sources: p.Sources, Name: p.Root.Name, InputsJson: string(inputsJSON), EnvJson: string(envJSON),
 		Model: o.Model, By: "program",

@@ -8,6 +8,7 @@ import (
 	"iter"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -20,6 +21,10 @@ import (
 
 // SessionOptions describe a new session. The zero value works in its own server workspace.
 type SessionOptions struct {
+	// ID names the session, with up to 64 letters, digits, - and _. The same id again, also in a later process, is the same session: it is opened,
+	// and what else stands here does not count. "" makes a new one.
+	ID string
+
 	Dir   string // folder to work in; "" for the session's own
 	Trust Trust  // of Dir; unspecified is Restricted
 	// Isolate has the session work in a copy of Dir, with what is not committed: see Session.Changes and Session.Apply.
@@ -75,9 +80,13 @@ type Result struct {
 	Seq          uint64
 }
 
-// Session makes a session. It is durable when Session returns.
+// Session makes a session, or opens the one of this id. It is durable when Session returns.
 func (rt *Runtime) Session(ctx context.Context, o SessionOptions) (*Session, error) {
-	m := &messages.CreateSession{Agent: o.Agent, Model: o.Model, Rules: o.Rules, Ask: o.Ask, Persist: o.Persist, Fields: o.Fields}
+	id, err := named(messages.SessionPrefix, o.ID)
+	if err != nil {
+		return nil, fmt.Errorf("make a session: %w", err)
+	}
+	m := &messages.CreateSession{SessionId: id, Agent: o.Agent, Model: o.Model, Rules: o.Rules, Ask: o.Ask, Persist: o.Persist, Fields: o.Fields}
 	if o.Budget.bounds() {
 		m.Budget = o.Budget.message()
 	}
@@ -102,10 +111,30 @@ func (rt *Runtime) Session(ctx context.Context, o SessionOptions) (*Session, err
 		m.Workspaces = append(m.Workspaces, spec)
 	}
 	v, err := send[*messages.SessionView](ctx, rt, m)
-	if err != nil {
+	switch {
+	case id != "" && isCode(err, messages.CodeAlreadyExists):
+		return rt.Open(ctx, id)
+	case err != nil:
 		return nil, err
 	}
 	return &Session{&Worker{rt: rt, session: v.GetId()}}, nil
+}
+
+// named is an id of a program's choosing, with its prefix. "" stays what it is.
+func named(prefix, id string) (string, error) {
+	if id == "" {
+		return "", nil
+	}
+	full := prefix + strings.TrimPrefix(id, prefix)
+	if !messages.ValidID(prefix, full) {
+		return "", messages.Fail(messages.CodeBadRequest, fmt.Sprintf("%q is no id", id), "an id has up to 64 letters, digits, - and _")
+	}
+	return full, nil
+}
+
+func isCode(err error, code string) bool {
+	var f *Failure
+	return errors.As(err, &f) && f.GetCode() == code
 }
 
 // Open returns an existing session. A turn that a crash cut off goes on.
@@ -162,6 +191,17 @@ func (w *Worker) ID() string { return w.id }
 // look at Result.Outcome. When ctx ends first, the turn goes on; Cancel ends it.
 func (w *Worker) Run(ctx context.Context, prompt string) (*Result, error) {
 	return w.result(ask[*messages.TurnResult](ctx, w.rt, w.session, &messages.RunInput{Input: w.input(prompt)}))
+}
+
+// RunOnce is Run, but the same id again is the same prompt, also in a later process: it is not asked a second time, and what its turn came to is
+// returned. Another prompt under the id is refused with the code `conflict`. So a program that does not know how far it came before it was killed
+// does it all again, with the ids of SessionOptions, Task, RunOptions and of here.
+func (w *Worker) RunOnce(ctx context.Context, id, prompt string) (*Result, error) {
+	in := w.input(prompt)
+	if id != "" {
+		in.InputId = id
+	}
+	return w.result(ask[*messages.TurnResult](ctx, w.rt, w.session, &messages.RunInput{Input: in}))
 }
 
 // Wait returns the result of the open turn, or of the last one.

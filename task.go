@@ -21,6 +21,7 @@ func (c *Conversation) lineage() *messages.Lineage {
 
 // Task is one unit of work for an agent. Only Prompt is required.
 type Task struct {
+	ID           string // the same id again, also in a later process, is the same task: see SessionOptions.ID; "" is a new one
 	Prompt       string
 	Conversation *Conversation // to continue; nil begins a new one
 	Dir          string
@@ -35,14 +36,18 @@ type TaskResult struct {
 	Result        *Result
 }
 
+// taskInput is the id of a task's prompt, which is the first one of its session.
+const taskInput = "inp_task"
+
 // Do runs a task in a session of its own. Tasks chain by value: the conversation that one returns can
-// be given to any number of others, and none of them sees what the others add.
+// be given to any number of others, and none of them sees what the others add. A task that is done again under its ID goes on where it was, or
+// returns what it came to; its prompt has to be the same.
 func (rt *Runtime) Do(ctx context.Context, t Task) (*TaskResult, error) {
-	s, err := rt.Session(ctx, SessionOptions{Dir: t.Dir, Trust: t.Trust, Agent: t.Agent, Model: t.Model, Conversation: t.Conversation})
+	s, err := rt.Session(ctx, SessionOptions{ID: t.ID, Dir: t.Dir, Trust: t.Trust, Agent: t.Agent, Model: t.Model, Conversation: t.Conversation})
 	if err != nil {
 		return nil, err
 	}
-	res, err := s.Run(ctx, t.Prompt)
+	res, err := s.RunOnce(ctx, taskInput, t.Prompt)
 	if err != nil {
 		return nil, err
 	}

@@ -74,3 +74,30 @@ func ExampleNewTask() {
 	// 42 <nil>
 	// 42 <nil>
 }
+
+// A program that was killed does all of it again: what it did under an id is found, and not done a second time.
+func ExampleWorker_RunOnce() {
+	ctx := context.Background()
+	rt, err := troupe.New(ctx, troupe.Options{Model: scripted("rules: [{match: '^greet', turn: 1, reply: {text: Hello.}}]")})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer rt.Close(ctx)
+	for range 2 { // two processes, with a DataDir
+		s, err := rt.Session(ctx, troupe.SessionOptions{ID: "morning"})
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		res, err := s.RunOnce(ctx, "greeting", "greet Ada")
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		fmt.Println(s.ID(), res.Text)
+	}
+	// Output:
+	// ses_morning Hello.
+	// ses_morning Hello.
+}
