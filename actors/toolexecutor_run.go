@@ -65,7 +65,7 @@ func (r *run) do(ctx context.Context) *messages.ToolReply {
 		r.begun()
 	}
 	timeout := cmp.Or(time.Duration(m.GetTimeoutMs())*time.Millisecond, tools.DefaultTimeout)
-	ctx, cancel := context.WithTimeoutCause(ctx, timeout, errCallTimeout)
+	ctx, cancel := act.Within(ctx, r.svc.Clock, timeout, errCallTimeout)
 	defer cancel()
 	if travels(m.GetWorkspace(), tool.Spec()) {
 		return r.away(ctx, tool.Spec())

@@ -1,6 +1,9 @@
 package act
 
-import "time"
+import (
+	"context"
+	"time"
+)
 
 // Clock is where actors get the time of day from, and what wakes them after a while. The two are not the same: the
 // time of day may be set, forward and back, while a while is measured by a clock that nobody sets. What is
@@ -27,4 +30,17 @@ func (c systemClock) Now() time.Time { return c.now() }
 func (systemClock) After(d time.Duration, fn func()) func() {
 	t := time.AfterFunc(d, fn)
 	return func() { t.Stop() }
+}
+
+// Within is a context that ends with a cause when time has passed by a clock. By the machine's it has a deadline, too.
+func Within(ctx context.Context, c Clock, d time.Duration, cause error) (context.Context, context.CancelFunc) {
+	if _, ok := c.(systemClock); c == nil || ok {
+		return context.WithTimeoutCause(ctx, d, cause)
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := c.After(d, func() { cancel(cause) })
+	return ctx, func() {
+		stop()
+		cancel(context.Canceled)
+	}
 }
