@@ -17,21 +17,21 @@ func Check(tb testing.TB, path string, o troupe.Options) {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	beside := func(name string) string { return filepath.Join(filepath.Dir(path), filepath.FromSlash(name)) }
 	if o.Model == nil && o.Models == nil && t.Model != "" {
-		o.Model = ModelFile(tb, beside(t.Model))
+		if _, err := os.Stat(t.Beside(t.Model)); err != nil {
+			tb.Fatal(t.Fault("model", t.Model, err, "the file of a script, or give Options.Model"))
+		}
+		o.Model = ModelFile(tb, t.Beside(t.Model))
 	}
 	s := Stage{Dir: tb.TempDir()}
-	if t.Folder != "" {
-		if err := os.CopyFS(s.Dir, os.DirFS(beside(t.Folder))); err != nil {
-			tb.Fatal(err)
-		}
+	if err := t.Furnish(s.Dir); err != nil {
+		tb.Fatal(err)
 	}
 	if t.Pipeline != "" {
-		file := beside(t.Pipeline)
+		file := t.Beside(t.Pipeline)
 		text, err := os.ReadFile(file) //nolint:gosec // the test names it
 		if err != nil {
-			tb.Fatal(err)
+			tb.Fatal(t.Fault("pipeline", t.Pipeline, err, ""))
 		}
 		load := func(name string) ([]byte, error) {
 			return os.ReadFile(filepath.Join(filepath.Dir(file), filepath.FromSlash(name)))

@@ -64,7 +64,7 @@ func matches(want, got []string) bool {
 			switch {
 			case i == len(want):
 			case anyLines(want[i]):
-				if strings.HasPrefix(g, want[i][:1]) {
+				if strings.HasPrefix(g, strings.TrimSuffix(want[i], " ...")) {
 					next[i] = true
 				}
 			case want[i] == g:
@@ -79,7 +79,10 @@ func matches(want, got []string) bool {
 }
 
 // anyLines says whether a line that is expected stands for any number of lines.
-func anyLines(l string) bool { return l == "| ..." || l == "< ..." }
+func anyLines(l string) bool {
+	l = unprefixed(l)
+	return l == "| ..." || l == "< ..."
+}
 
 // reach adds the places behind lines that may stand for none.
 func reach(want []string, at map[int]bool) map[int]bool {

@@ -63,3 +63,29 @@ func ExampleDiff() {
 	// - two
 	// + three
 }
+
+// A recorded model shows what an agent asked it.
+func ExampleRecord() {
+	s, err := script.Parse("greeter", []byte("rules: [{reply: {text: Hello.}}]"))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	m := troupetest.Record(s.Model())
+	ctx := context.Background()
+	rt, err := troupe.New(ctx, troupe.Options{Model: m, Agents: []troupe.Agent{{Name: "default", System: "You greet.", Tools: []string{"read_file"}}}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer rt.Close(ctx)
+	if _, err := rt.Do(ctx, troupe.Task{Prompt: "Greet Ann."}); err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, r := range m.Requests() {
+		fmt.Println(r.Prompt.Messages[0].Text, r.Tools[0].Name)
+	}
+	// Output:
+	// Greet Ann. read_file
+}

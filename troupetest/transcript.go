@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -30,6 +31,7 @@ type Transcript struct {
 
 	Exchanges []Exchange
 	lines     []string
+	places    map[string]int // of settings, as KEY VALUE: the line, from 0
 }
 
 // Exchange is one prompt, or one run of a pipeline, with what should come of it, line by line.
@@ -41,12 +43,31 @@ type Exchange struct {
 	begin, end int // the lines of what is expected: of the file, from 0, end not among them
 }
 
-// TranscriptError is what is wrong with a transcript.
+// TranscriptError is what is wrong with a transcript, or with what it names.
 type TranscriptError struct {
 	File      string
 	Line, Col int // from 1; 0: the file as a whole
 	What, Fix string
+	Err       error // behind it; may be nil
 	excerpt   string
+}
+
+// Unwrap is the error behind it.
+func (e *TranscriptError) Unwrap() error { return e.Err }
+
+// Fault is an error about the value of a setting, such as the model or the folder that it names. Without such a setting it is one about the file.
+func (t *Transcript) Fault(setting, value string, err error, fix string) *TranscriptError {
+	e := &TranscriptError{File: t.Name, What: setting + ": " + err.Error(), Fix: fix, Err: err}
+	i, ok := t.places[setting+" "+value]
+	if !ok {
+		return e
+	}
+	e.Line, e.Col = i+1, 1
+	if at := strings.Index(t.lines[i], value); at >= 0 {
+		e.Col = len([]rune(t.lines[i][:at])) + 1
+	}
+	e.excerpt = yamldoc.Excerpt(t.lines, e.Line, e.Col, nil)
+	return e
 }
 
 // Error shows the line, with a caret where it goes wrong.
@@ -161,9 +182,9 @@ func (p *parser) ask(i int, l string) error {
 	return nil
 }
 
-// ends says whether the exchange that is being read is whole. One that expects nothing yet is.
+// ends says whether the exchange that is being read is whole. One that expects nothing yet, but for questions that it answers, is.
 func (p *parser) ends() error {
-	if p.cur == nil || p.ended || len(p.cur.Want) == 0 {
+	if p.cur == nil || p.ended || len(p.cur.Want) == len(answering(p.cur.Want)) {
 		return nil
 	}
 	return p.fail(p.cur.end-1, 1, "the last line of an exchange is `end OUTCOME`, such as `end done`", "the exchange does not end here, and nothing follows")
@@ -188,6 +209,10 @@ func (p *parser) setting(i int, l string) error {
 		return p.fail(i, 1, "", "%s is given twice", key)
 	}
 	p.marked[key] = true
+	if p.t.places == nil {
+		p.t.places = make(map[string]int)
+	}
+	p.t.places[key+" "+value] = i
 	switch key {
 	case "agent":
 		p.t.Agent = value
@@ -213,42 +238,64 @@ func (p *parser) setting(i int, l string) error {
 }
 
 // agentWords and runWords are what may come of an exchange.
-func agentWords() []string { return []string{"call", "result", "|", "<", "again", "end"} }
-func runWords() []string   { return []string{"step", "|", "outputs", "end"} }
+func agentWords() []string {
+	return []string{"call", "approve", "deny", "cancel", "result", "|", "<", "again", "by", "woken", "end"}
+}
+
+func runWords() []string {
+	return []string{"approve", "deny", "cancel", "answer", "step", "|", "outputs", "end"}
+}
+
+// unprefixed is a line without whose it is: `by AGENT`, of an agent that was delegated to.
+func unprefixed(l string) string {
+	for strings.HasPrefix(l, "by ") {
+		_, l, _ = strings.Cut(l[len("by "):], " ")
+	}
+	return l
+}
 
 // expect reads a line of what should come.
 func (p *parser) expect(i int, l string) error {
-	word, rest, _ := strings.Cut(l, " ")
+	rest := unprefixed(l)
+	lead := l[:len(l)-len(rest)]
+	if lead != "" && p.t.Pipeline != "" {
+		return p.fail(i, 1, "`by` stands in exchanges with an agent", "what its agents do is not part of the transcript of a pipeline")
+	}
+	word, rest, _ := strings.Cut(rest, " ")
 	words := agentWords()
 	if p.t.Pipeline != "" {
 		words = runWords()
 	}
-	known := false
-	for _, w := range words {
-		known = known || w == word
+	col := len([]rune(lead)) + 1
+	switch said := []string{"call", "result", "step", "outputs", "end", "again", "approve", "deny", "cancel"}; {
+	case lead != "" && word == "":
+		return p.fail(i, len([]rune(l))+1, "by AGENT, and then a line as the agent's own", "by says nothing")
+	case !slices.Contains(words, word) || word == "by":
+		return p.fail(i, col, yamldoc.DidYouMean(word, words), "%q begins no line of an exchange", word)
+	case p.ended && word != "woken":
+		return p.fail(i, 1, "the next thing is a prompt, or `woken`", "the exchange has ended before")
+	case word == "woken" && (!p.ended || lead != "" || rest != ""):
+		return p.fail(i, col, "it stands alone, behind the `end` of a turn", "woken begins a turn that nobody was asked for")
+	case word == "|" && !slices.Contains([]string{lead + "result", lead + "step", lead + "|"}, p.last):
+		return p.fail(i, col, "text with `| ` stands below a result or a step", "there is nothing whose text this could be")
+	case slices.Contains(said, word) && rest == "":
+		return p.fail(i, len([]rune(l))+1, "", "%s says nothing", word)
+	case word == "answer" && !strings.Contains(rest, " "):
+		return p.fail(i, len([]rune(l))+1, "answer STEP CHOICE, such as answer gate yes", "the answer has no choice")
 	}
-	switch {
-	case !known:
-		return p.fail(i, 1, yamldoc.DidYouMean(word, words), "%q begins no line of an exchange", word)
-	case p.ended:
-		return p.fail(i, 1, "the next thing is a prompt", "the exchange has ended before")
-	case word == "|" && p.last != "result" && p.last != "step" && p.last != "|":
-		return p.fail(i, 1, "text with `| ` stands below a result or a step", "there is nothing whose text this could be")
-	case (word == "call" || word == "result" || word == "step" || word == "outputs" || word == "end" || word == "again") && rest == "":
-		return p.fail(i, len(word)+1, "", "%s says nothing", word)
-	}
-	l, err := p.canonical(i, word, rest, l)
+	l, err := p.canonical(i, lead, word, rest, l)
 	if err != nil {
 		return err
 	}
 	p.cur.Want, p.cur.end = append(p.cur.Want, l), i+1
-	p.last, p.ended = word, word == "end"
+	p.last, p.ended = lead+word, lead == "" && word == "end"
 	return nil
 }
 
 // canonical writes JSON in one way, so that its spaces do not count.
-func (p *parser) canonical(i int, word, rest, l string) (string, error) {
-	text, lead := rest, word+" "
+func (p *parser) canonical(i int, lead, word, rest, l string) (string, error) {
+	lead += word + " "
+	text := rest
 	switch word {
 	case "call":
 		name, args, ok := strings.Cut(rest, " ")

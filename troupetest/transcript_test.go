@@ -2,6 +2,7 @@ package troupetest_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -45,6 +46,16 @@ func TestWhatIsWrongWithATranscriptIsShownWithACaret(t *testing.T) {
 		"pipeline: p\nrun\nend x\nrun": "t.txt:4:1: a transcript has one run",
 		"> a\x1b[2J":                   "t.txt:1:4: control character U+001B",
 		"> \xff":                       "t.txt: the file is not UTF-8",
+		"> a\nby":                      "t.txt:2:1: \"by\" begins no line",
+		"> a\nby scout":                "t.txt:2:9: by says nothing",
+		"> a\nby scout cal x {}":       "t.txt:2:10: \"cal\" begins no line of an exchange\n  2 | by scout cal x {}\n    |          ^\n  did you mean \"call\"?",
+		"> a\nby scout call x {":       "t.txt:2:17: this is not JSON",
+		"> a\nby x result y ok\n| b":   "t.txt:3:1: there is nothing whose text this could be",
+		"> a\nwoken":                   "t.txt:2:1: woken begins a turn that nobody was asked for",
+		"> a\nend done\nwoken\n< b":    "t.txt:4:1: the exchange does not end here",
+		"> a\napprove":                 "t.txt:2:8: approve says nothing",
+		"> a\nanswer gate yes":         "t.txt:2:1: \"answer\" begins no line of an exchange",
+		"pipeline: p\nrun\nby x < b":   "t.txt:3:1: what its agents do is not part",
 	} {
 		_, err := troupetest.ParseTranscript("t.txt", text)
 		var bad *troupetest.TranscriptError
@@ -171,6 +182,7 @@ type failing struct {
 }
 
 func (f *failing) Errorf(format string, _ ...any) { f.said = format }
+func (f *failing) Error(args ...any)              { f.said = fmt.Sprint(args...) }
 
 func TestGoldenFilesAreComparedAndWritten(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "new", "a.golden")

@@ -3,11 +3,19 @@
 // (docs/transcripts.md).
 //
 // Nothing here is a mock: the runtime, its tools and its journal are the real ones, in memory.
+//
+// Time that has to pass in a test passes at once in a bubble of testing/synctest: timeouts, pauses between retries, delays of a script, deadlines of
+// approvals. Only what waits for a real process or file takes real time. Clock is for tests that say when how much time passes.
+//
+// EveryKill kills a program at every record that it writes, and has it go on.
 package troupetest
 
 import (
 	"context"
+	"regexp"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/troupe-dev/troupe"
@@ -15,14 +23,20 @@ import (
 	"github.com/troupe-dev/troupe/model/script"
 )
 
-// Model makes a model of the text of a script (docs/scripts.md). What is wrong with the text ends the test.
+// Model makes a model of the text of a script (docs/scripts.md), which is called as the test unless it says. What is wrong with the text ends the test.
 func Model(tb testing.TB, text string) troupe.Model {
 	tb.Helper()
-	s, err := script.Parse(tb.Name(), []byte(text))
+	s, err := script.Parse(scriptName(tb.Name()), []byte(text))
 	if err != nil {
 		tb.Fatal(err)
 	}
 	return s.Model()
+}
+
+// scriptName is the name of a test as one of a script, which goes into headers: names of subtests may hold anything.
+func scriptName(test string) string {
+	name := regexp.MustCompile(`[^A-Za-z0-9_-]+`).ReplaceAllString(test, "-")
+	return strings.Trim(name[max(0, len(name)-64):], "-_")
 }
 
 // ModelFile is Model of a file.
@@ -35,7 +49,8 @@ func ModelFile(tb testing.TB, path string) troupe.Model {
 	return s.Model()
 }
 
-// Runtime opens a runtime that ends with the test. Without DataDir or Store everything is in memory.
+// Runtime opens a runtime that ends with the test. Without DataDir or Store everything is in memory. In a bubble of testing/synctest all of it lives by
+// the time of the bubble, and nothing of it is left at the end.
 func Runtime(tb testing.TB, o troupe.Options) *troupe.Runtime {
 	tb.Helper()
 	rt, err := troupe.New(tb.Context(), o)
@@ -46,8 +61,21 @@ func Runtime(tb testing.TB, o troupe.Options) *troupe.Runtime {
 		if err := rt.Close(context.WithoutCancel(tb.Context())); err != nil { // it has ended by now
 			tb.Error(err)
 		}
+		if inBubble() {
+			<-time.After(settles)
+		}
 	})
 	return rt
+}
+
+// settles is how long the actor library may keep a goroutine after its last message: a bubble has to wait for that, in its own time.
+const settles = 2 * time.Second
+
+// inBubble says whether this is a goroutine of a bubble of testing/synctest, which nothing tells but that only there may be waited.
+func inBubble() (in bool) {
+	defer func() { in = recover() == nil }()
+	synctest.Wait()
+	return true
 }
 
 // Clock is a clock in the test's hands, for troupe.Options.Clock: Advance lets time pass and wakes whoever waits for it; Jump sets the time

@@ -93,7 +93,7 @@ func Parse(name string, data []byte) (*Script, error) {
 		return nil, fmt.Errorf("%s: more than one document in the file", name)
 	}
 	base := filepath.Base(name)
-	s := &Script{Name: doc.Name, Description: strings.TrimSpace(doc.Description)}
+	s := &Script{Name: doc.Name, Description: strings.TrimSpace(doc.Description), src: src}
 	if s.Name == "" {
 		s.Name = strings.TrimSuffix(base, filepath.Ext(base))
 	}
@@ -182,7 +182,8 @@ func (src *source) rule(s *Script, path string, raw *rawRule) (rule, error) {
 }
 
 func (src *source) reply(s *Script, path string, raw *rawReply, match *regexp.Regexp) (reply, error) {
-	p := reply{chunk: raw.ChunkSize, finish: raw.Finish, cut: -1, garbage: raw.Garbage}
+	p := reply{chunk: raw.ChunkSize, finish: raw.Finish, cut: -1, garbage: raw.Garbage, slot: s.replies, path: path}
+	s.replies++
 	var err error
 	if p.delay, err = src.duration(path+".delay", raw.Delay); err != nil {
 		return p, err

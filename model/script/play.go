@@ -13,15 +13,34 @@ import (
 	"github.com/troupe-dev/troupe/model"
 )
 
-// player is a script being played. The only thing it remembers is how often a reply with
+// player is a script being played. The only thing it remembers that decides about an answer is how often a reply with
 // `fail.times` has failed already: retries could not be shown without.
 type player struct {
 	s      *Script
 	failed []atomic.Int64
+	given  []atomic.Bool // by reply
 }
 
 func (s *Script) player() *player {
-	return &player{s: s, failed: make([]atomic.Int64, s.failing)}
+	return &player{s: s, failed: make([]atomic.Int64, s.failing), given: make([]atomic.Bool, s.replies)}
+}
+
+// unplayed are the places of the replies that were never given, and what they are for.
+func (p *player) unplayed() (out []string) {
+	for i := range p.s.rules {
+		r := &p.s.rules[i]
+		for k := range r.plays {
+			if p.given[r.plays[k].slot].Load() {
+				continue
+			}
+			what := "this reply was never given"
+			if r.match != nil {
+				what += fmt.Sprintf(" (match: %s)", quoted(r.match.String()))
+			}
+			out = append(out, p.s.src.at(r.plays[k].path, "%s", what).Error())
+		}
+	}
+	return out
 }
 
 // answer is a reply made for one request.
@@ -47,6 +66,7 @@ func (p *player) answer(req *model.Request) (*answer, error) {
 		text: r.text.render(v), reasoning: r.reasoning.render(v), usage: r.usage, finish: r.finish,
 		delay: r.delay, pause: r.pause, chunk: r.chunk, cut: r.cut, garbage: r.garbage,
 	}
+	p.given[r.slot].Store(true)
 	if f := r.fail; f != nil && (f.times == 0 || p.failed[f.slot].Add(1) <= int64(f.times)) {
 		a.fail = f
 		return a, nil
@@ -140,6 +160,10 @@ func prefix(s string, n int) string {
 func (s *Script) Model() model.Model { return &direct{s.player()} }
 
 type direct struct{ p *player }
+
+// Unplayed are the replies that this model has never given, each as name:line:column and what it is for: a test asks for them that wants its script to
+// say no more than what happened.
+func (d *direct) Unplayed() []string { return d.p.unplayed() }
 
 // Stream implements model.Model.
 func (d *direct) Stream(ctx context.Context, req *model.Request) iter.Seq2[model.Event, error] {

@@ -27,6 +27,8 @@ type Script struct {
 	Description string
 	rules       []rule
 	failing     int // replies that fail a number of times
+	replies     int
+	src         source
 }
 
 // rule is a condition on a request and what to answer.
@@ -53,6 +55,8 @@ type reply struct {
 	fail            *failure
 	cut             int // characters after which the stream breaks off; -1: never
 	garbage         bool
+	slot            int    // of the player's marks
+	path            string // in the document
 }
 
 type call struct {
