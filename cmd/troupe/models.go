@@ -108,6 +108,17 @@ func (m *models) script(found config.Model) (model.Model, error) {
 	return m.scripts[found.Name], nil
 }
 
+// restart has scripts begin anew: how often a reply has failed is forgotten.
+func (m *models) restart() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for name := range m.scripts {
+		if m.served[name] == "" {
+			delete(m.scripts, name)
+		}
+	}
+}
+
 // loadScript finds a built-in script, or reads the one in a file: what has a separator or ends
 // like YAML is a file.
 func loadScript(name string) (*script.Script, error) {

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -26,22 +28,24 @@ type testFlags struct {
 func newTest(a *app) *cobra.Command {
 	f := &testFlags{}
 	cmd := &cobra.Command{
-		Use:   "test FILE...",
+		Use:   "test FILE|DIR...",
 		Short: "Play transcripts against an agent or a pipeline, and show what differs",
 		Long: `Play transcripts against an agent or a pipeline of the configuration, and show what differs from what they say.
 
 A transcript says what is asked and what should come: answers, calls of tools, their results, the outcome. The model is the script
-that it names. It is played in a temporary folder and on a temporary data directory; nobody is asked anything.
+that it names. It is played in a temporary folder and on a temporary data directory; questions are answered as it says, and nobody else
+is asked. Of a folder every *.txt is played that lies in it or below, but for those in the folders that transcripts work in.
 Exit 1 when something differs.
 
-  troupe test examples/transcripts/*.txt
+  troupe test examples/transcripts
+  troupe test a.txt b.txt
   troupe test --update FILE      # write what comes into the file`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return nil
 			}
 			e := usage("troupe test: FILE is missing")
-			e.hint = "name transcripts, such as examples/transcripts/greeter.txt"
+			e.hint = "name transcripts, such as examples/transcripts/reader.txt, or a folder of them"
 			return e
 		},
 		RunE: func(cmd *cobra.Command, args []string) error { return a.test(cmd.Context(), f, args) },
@@ -54,22 +58,23 @@ Exit 1 when something differs.
 // testJSON is one transcript that was played.
 type testJSON struct {
 	File      string  `json:"file"`
-	State     string  `json:"state"` // same, differs or updated
+	State     string  `json:"state"` // same, differs, updated, or error: it could not be played
 	Exchanges int     `json:"exchanges"`
 	Seconds   float64 `json:"seconds"`
 	Scripted  bool    `json:"scripted"` // no language model was running
 	Diff      string  `json:"diff,omitempty"`
+	Error     string  `json:"error,omitempty"`
 }
 
 // test plays the files one after the other in one house, after all were read.
-func (a *app) test(ctx context.Context, f *testFlags, files []string) error {
+func (a *app) test(ctx context.Context, f *testFlags, args []string) error {
 	var all []*troupetest.Transcript
-	for _, file := range files {
-		t, err := troupetest.ReadTranscript(file)
+	for _, arg := range args {
+		some, err := readTranscripts(arg)
 		if err != nil {
 			return testError(err)
 		}
-		all = append(all, t)
+		all = append(all, some...)
 	}
 	dir, err := os.MkdirTemp("", "troupe-test-")
 	if err != nil {
@@ -85,14 +90,76 @@ func (a *app) test(ctx context.Context, f *testFlags, files []string) error {
 	return a.testResult(out)
 }
 
+// readTranscripts reads a file, or those of a folder.
+func readTranscripts(name string) ([]*troupetest.Transcript, error) {
+	info, err := os.Stat(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && strings.ContainsAny(name, "*?["):
+		return nil, &exitError{code: exitMissing, what: "no file is called " + name, hint: "nothing fits the pattern, or it is quoted: the shell expands patterns, and a folder stands for its *.txt", err: err}
+	case err == nil && info.IsDir():
+		all, err := transcriptsIn(name, map[string]bool{})
+		if err == nil && len(all) == 0 {
+			err = &exitError{code: exitMissing, what: "in " + name + " is no transcript", hint: "a transcript is a file *.txt: see docs/transcripts.md"}
+		}
+		return all, err
+	}
+	t, err := troupetest.ReadTranscript(name)
+	if err != nil {
+		return nil, err
+	}
+	return []*troupetest.Transcript{t}, nil
+}
+
+// transcriptsIn reads the *.txt of a folder, and then those below it. Folders that transcripts work in hold none.
+func transcriptsIn(dir string, works map[string]bool) (all []*troupetest.Transcript, err error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	var below []string
+	for _, e := range entries {
+		name := filepath.Join(dir, e.Name())
+		switch {
+		case e.IsDir() && !strings.HasPrefix(e.Name(), "."):
+			below = append(below, name)
+		case e.Type().IsRegular() && filepath.Ext(e.Name()) == ".txt":
+			t, err := troupetest.ReadTranscript(name)
+			if err != nil {
+				return nil, err
+			}
+			if t.Folder != "" {
+				works[filepath.Clean(t.Beside(t.Folder))] = true
+			}
+			all = append(all, t)
+		}
+	}
+	for _, name := range below {
+		if works[filepath.Clean(name)] {
+			continue
+		}
+		more, err := transcriptsIn(name, works)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, more...)
+	}
+	return all, nil
+}
+
 // testError is an error of a transcript, or of what it names.
 func testError(err error) error {
 	var bad *troupetest.TranscriptError
+	var told *exitError
+	isBad := errors.As(err, &bad)
 	switch {
-	case errors.As(err, &bad):
-		return &exitError{code: exitInput, what: err.Error(), hint: "docs/transcripts.md has the format", err: err}
+	case isBad && errors.As(bad.Err, &told): // it says more
+		return &exitError{code: told.code, what: err.Error(), hint: told.hint, err: err}
+	case errors.As(err, &told):
+		return err
 	case errors.Is(err, fs.ErrNotExist):
 		return &exitError{code: exitMissing, what: err.Error(), err: err}
+	case isBad:
+		return &exitError{code: exitInput, what: err.Error(), hint: "docs/transcripts.md has the format", err: err}
 	}
 	return err
 }
@@ -112,14 +179,8 @@ func (a *app) playAll(ctx context.Context, f *testFlags, all []*troupetest.Trans
 	h.note = a.note
 	h.missing()
 	err = h.during(ctx, func(ctx context.Context) error {
-		for i, t := range all {
-			j, err := a.playOne(ctx, f, loaded, h, t, filepath.Join(dir, fmt.Sprint("work-", i)))
-			if err != nil {
-				return err
-			}
-			out = append(out, j)
-		}
-		return nil
+		out, err = a.playStaged(ctx, f, loaded, h, all, dir)
+		return err
 	})
 	if cerr := h.close(ctx); err == nil && cerr != nil {
 		a.note("troupe: warning: %v", cerr)
@@ -127,18 +188,42 @@ func (a *app) playAll(ctx context.Context, f *testFlags, all []*troupetest.Trans
 	return out, err
 }
 
-func (a *app) playOne(ctx context.Context, f *testFlags, loaded *config.Loaded, h *house, t *troupetest.Transcript, dir string) (testJSON, error) {
-	j := testJSON{File: t.Name, State: "same", Exchanges: len(t.Exchanges)}
-	s, err := a.stage(ctx, f, loaded, h.models, t, dir)
-	if err != nil {
-		return j, testError(err)
+// playStaged makes all stages before it plays, so that what is wrong is told at once and not after a while.
+func (a *app) playStaged(ctx context.Context, f *testFlags, loaded *config.Loaded, h *house, all []*troupetest.Transcript, dir string) (out []testJSON, err error) {
+	stages := make([]troupetest.Stage, len(all))
+	for i, t := range all {
+		if stages[i], err = a.stage(ctx, f, loaded, h.models, t, filepath.Join(dir, fmt.Sprint("work-", i))); err != nil {
+			return nil, testError(err)
+		}
 	}
+	for i, t := range all {
+		j, err := a.playOne(ctx, f, h, t, stages[i])
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, j)
+		if err := os.RemoveAll(stages[i].Dir); err != nil {
+			a.note("troupe: warning: %v", err)
+		}
+	}
+	return out, nil
+}
+
+// playOne plays one transcript. That it could not be played is a result like others: the rest is played nevertheless.
+func (a *app) playOne(ctx context.Context, f *testFlags, h *house, t *troupetest.Transcript, s troupetest.Stage) (testJSON, error) {
+	j := testJSON{File: t.Name, State: "same", Exchanges: len(t.Exchanges)}
+	h.models.restart() // what a script has counted for others is not this one's
 	began := time.Now()
 	p, err := t.Play(ctx, h.rt, s)
-	if err != nil {
-		return j, err
+	j.Seconds = time.Since(began).Seconds()
+	switch {
+	case ctx.Err() != nil:
+		return j, context.Cause(ctx)
+	case err != nil:
+		j.State, j.Error, j.Scripted = "error", err.Error(), true
+		return j, nil //nolint:nilerr // it stands in the result
 	}
-	j.Seconds, j.Scripted, j.Diff = time.Since(began).Seconds(), p.Scripted, p.Diff()
+	j.Scripted, j.Diff = p.Scripted, p.Diff()
 	switch {
 	case j.Diff == "":
 	case f.update:
@@ -155,20 +240,20 @@ func (a *app) playOne(ctx context.Context, f *testFlags, loaded *config.Loaded, 
 // stage is the folder, the model and the pipeline that a transcript names, beside its file.
 func (a *app) stage(ctx context.Context, f *testFlags, loaded *config.Loaded, m *models, t *troupetest.Transcript, dir string) (troupetest.Stage, error) {
 	s := troupetest.Stage{Dir: dir}
-	beside := func(name string) string { return filepath.Join(filepath.Dir(t.Name), filepath.FromSlash(name)) }
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return s, &exitError{code: exitIO, what: err.Error(), err: err}
 	}
-	if t.Folder != "" {
-		if err := os.CopyFS(dir, os.DirFS(beside(t.Folder))); err != nil {
-			return s, fmt.Errorf("%s: folder: %w", t.Name, err)
-		}
+	if err := t.Furnish(dir); err != nil {
+		return s, err
+	}
+	if err := testAgent(loaded, t); err != nil {
+		return s, err
 	}
 	name := t.Model
 	if f.model != "" {
 		name = f.model
 	} else if isScriptFile(name) && !strings.HasPrefix(name, config.Scripted+"/") {
-		path, err := filepath.Abs(beside(name))
+		path, err := filepath.Abs(t.Beside(name))
 		if err != nil {
 			return s, err
 		}
@@ -177,44 +262,86 @@ func (a *app) stage(ctx context.Context, f *testFlags, loaded *config.Loaded, m 
 	var err error
 	if name != "" || t.Pipeline == "" {
 		if s.Model, err = a.chooseModel(ctx, loaded, m, name, t.Agent); err != nil {
+			if f.model == "" && t.Model != "" {
+				return s, t.Fault("model", t.Model, err, "")
+			}
 			return s, err
 		}
 	}
-	if t.Pipeline == "" {
-		return s, nil
+	if t.Pipeline != "" {
+		if s.Plan, err = a.plan(t.Beside(t.Pipeline)); errors.Is(err, fs.ErrNotExist) {
+			return s, t.Fault("pipeline", t.Pipeline, err, "")
+		} else if err != nil {
+			return s, err
+		}
 	}
-	if s.Plan, err = a.plan(beside(t.Pipeline)); err != nil {
-		return s, err
+	return s, t.Check(s)
+}
+
+// testAgent refuses a profile that is not configured.
+func testAgent(loaded *config.Loaded, t *troupetest.Transcript) error {
+	known := slices.Collect(maps.Keys(loaded.Config.Agents))
+	if t.Agent == "" || t.Agent == "default" || slices.Contains(known, t.Agent) {
+		return nil
 	}
-	if _, err := s.Plan.Root.Set(t.Set); err != nil {
-		return s, &exitError{code: exitInput, what: t.Name + ": set: " + err.Error(), err: err}
+	fix := "see `agents:` in the configuration"
+	if near := config.Near(t.Agent, known); len(near) > 0 {
+		fix = "did you mean " + strings.Join(near, " or ") + "?"
 	}
-	return s, nil
+	return t.Fault("agent", t.Agent, errors.New("no such agent is configured"), fix)
 }
 
 // testResult says what came of all of them.
 func (a *app) testResult(all []testJSON) error {
-	differ, scripted := 0, true
+	differ, failed, scripted := 0, 0, true
 	for _, j := range all {
-		if j.State == "differs" {
+		switch j.State {
+		case "differs":
 			differ++
+		case "error":
+			failed++
 		}
 		scripted = scripted && j.Scripted
 	}
-	err := a.emit(all, func(w io.Writer) error {
-		for _, j := range all {
-			word := map[string]string{"same": "ok", "differs": "FAIL", "updated": "written"}[j.State]
-			if _, err := fmt.Fprintf(w, "%s %s: %s in %.1f s\n%s", word, visible(j.File), count(j.Exchanges, "exchange"), j.Seconds, j.Diff); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	err := a.emit(all, func(w io.Writer) error { return testText(w, a.styleFor(a.outTerm), all) })
 	if scripted {
 		a.note("troupe: no language model is running: the answers come from scripts")
 	}
-	if err == nil && differ > 0 {
-		return &exitError{code: exitFailed, what: fmt.Sprintf("%d of %s: something else came (- expected, + now)", differ, count(len(all), "transcript")), hint: "if what came is right: troupe test --update FILE"}
+	switch {
+	case err != nil:
+		return err
+	case differ > 0:
+		return &exitError{code: exitFailed, what: fmt.Sprintf("%d of %s: something else came (- expected, + now)", differ+failed, count(len(all), "transcript")), hint: "if what came is right: troupe test --update FILE"}
+	case failed > 0:
+		return &exitError{code: exitFailed, what: fmt.Sprintf("%d of %s could not be played", failed, count(len(all), "transcript"))}
 	}
-	return err
+	return nil
+}
+
+// testText is the result for people: a line for each transcript, and its difference.
+func testText(w io.Writer, s style, all []testJSON) error {
+	for _, j := range all {
+		word := map[string]string{"same": s.good("ok"), "differs": s.bad("FAIL"), "error": s.bad("ERROR"), "updated": s.warn("written")}[j.State]
+		if _, err := fmt.Fprintf(w, "%s %s: %s in %.1f s\n", word, visible(j.File), count(j.Exchanges, "exchange"), j.Seconds); err != nil {
+			return err
+		}
+		if j.Error != "" {
+			if _, err := fmt.Fprintln(w, visible(j.Error)); err != nil {
+				return err
+			}
+		}
+		for l := range strings.Lines(j.Diff) {
+			l = strings.TrimSuffix(l, "\n")
+			switch {
+			case strings.HasPrefix(l, "- "):
+				l = s.bad(l)
+			case strings.HasPrefix(l, "+ "):
+				l = s.good(l)
+			}
+			if _, err := fmt.Fprintln(w, l); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
