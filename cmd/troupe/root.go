@@ -220,9 +220,13 @@ func execute(ctx context.Context, a *app, args []string) int {
 // signals ends the group with the first signal to stop, unless a command takes its Ctrl-C itself.
 func (a *app) signals(ctx context.Context) (execute func() error, interrupt func(error)) {
 	ctx, cancel := context.WithCancel(ctx)
+	came := make(chan os.Signal, 1)
+	stops := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) { // below nohup it is: there the terminal may go
+		stops = append(stops, syscall.SIGHUP)
+	}
+	signal.Notify(came, stops...) // before the command begins, which may end what sends one
 	return func() error {
-		came := make(chan os.Signal, 1)
-		signal.Notify(came, os.Interrupt, syscall.SIGTERM)
 		defer signal.Stop(came)
 		for {
 			select {
