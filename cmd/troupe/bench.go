@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -8,11 +9,14 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
 	"github.com/troupe-dev/troupe/config"
 	"github.com/troupe-dev/troupe/internal/bench"
+	"github.com/troupe-dev/troupe/messages"
+	"github.com/troupe-dev/troupe/persistence"
 )
 
 // benchFlags are the flags of `troupe bench`.
@@ -20,6 +24,7 @@ type benchFlags struct {
 	agents, turns, long int
 	only                []string
 	in                  string
+	all                 bool // --only was not given
 }
 
 func newBench(a *app) *cobra.Command {
@@ -38,12 +43,15 @@ that is configured plays a part. Data and folders are temporary, and removed at 
   troupe bench --agents 1000 --turns 4 --only agents
   troupe bench --in DIR -o json                 # on the disk of DIR`,
 		Args: exactly(),
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.bench(cmd.Context(), f) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			f.all = !cmd.Flags().Changed("only")
+			return a.bench(cmd.Context(), f)
+		},
 	}
 	flags := cmd.Flags()
 	flags.IntVar(&f.agents, "agents", 50, "`N` agents side by side")
 	flags.IntVar(&f.turns, "turns", 6, "`N` turns of each")
-	flags.IntVar(&f.long, "long", 200, "`N` turns of the conversation that grows")
+	flags.IntVar(&f.long, "long", 200, "`N` turns of the conversation that grows, from 10")
 	flags.StringSliceVar(&f.only, "only", nil, "`PARTS` to measure: agents, flatness, recovery (default: all)")
 	flags.StringVar(&f.in, "in", "", "`DIR` to make the temporary folder in: its disk is measured (default: the system's for temporary files)")
 	return formats(cmd, "text", "json", "yaml")
@@ -72,8 +80,12 @@ func (f *benchFlags) options(a *app) (bench.Options, error) {
 		return o, usage("troupe bench: --agents %d is not from 1 to %d", f.agents, bench.MaxAgents)
 	case f.turns < 1 || f.turns > bench.MaxTurns:
 		return o, usage("troupe bench: --turns %d is not from 1 to %d", f.turns, bench.MaxTurns)
-	case f.long < 1 || f.long > bench.MaxTurns:
-		return o, usage("troupe bench: --long %d is not from 1 to %d", f.long, bench.MaxTurns)
+	case f.long < bench.MinLong || f.long > bench.MaxTurns:
+		return o, usage("troupe bench: --long %d is not from %d to %d", f.long, bench.MinLong, bench.MaxTurns)
+	case !f.all && len(o.Parts) == 0:
+		e := usage("troupe bench: --only names nothing")
+		e.hint = "one or more of agents, flatness, recovery; without it, all are measured"
+		return o, e
 	}
 	return o, nil
 }
@@ -89,19 +101,21 @@ func (a *app) bench(ctx context.Context, f *benchFlags) error {
 		if f.in != "" && errors.Is(err, os.ErrNotExist) {
 			code = exitMissing
 		}
-		return &exitError{code: code, what: "make a temporary folder: " + err.Error(), err: err}
+		return &exitError{code: code, what: "make a temporary folder: " + err.Error(), hint: benchElsewhere, err: err}
 	}
-	if a.errTerm {
-		o.Progress = func(what string) { a.note("troupe: measuring %s", what) }
-	}
-	r, err := bench.Run(ctx, o)
+	var refused *messages.Failure
+	r, err := a.benchRun(ctx, o)
 	if rerr := os.RemoveAll(o.Dir); rerr != nil {
 		a.note("troupe: warning: %v", rerr)
 	}
-	if err != nil {
+	switch {
+	case errors.Is(err, persistence.ErrFull), errors.As(err, &refused) && refused.GetCode() == messages.CodeFull:
+		return &exitError{code: exitIO, what: err.Error(), hint: benchElsewhere, err: err}
+	case err != nil:
 		return err
 	}
-	if err := a.emit(r, func(w io.Writer) error { return benchText(w, r) }); err != nil {
+	width, _ := a.size()
+	if err := a.emit(r, func(w io.Writer) error { return benchText(w, r, width) }); err != nil {
 		return err
 	}
 	if v := r.Recovery; v != nil && v.Lost > 0 {
@@ -110,18 +124,58 @@ func (a *app) bench(ctx context.Context, f *benchFlags) error {
 	return nil
 }
 
+// benchElsewhere is what to do about a disk that cannot be measured on.
+const benchElsewhere = "--in DIR measures on the disk of DIR, in a folder that is removed"
+
+// benchRun measures, and tells what it is at, and how fast, where it takes longer.
+func (a *app) benchRun(ctx context.Context, o bench.Options) (*bench.Report, error) {
+	if !a.errTerm {
+		return bench.Run(ctx, o)
+	}
+	m := a.meter("measuring", func(n int64) string { return count(int(n), "turn") }, nil)
+	defer m.end()
+	o.Count = func(n int) { m.done.Add(int64(n)) }
+	o.Progress = func(what string) { a.note("troupe: measuring %s", what) }
+	return bench.Run(ctx, o)
+}
+
 // benchText is a report for people.
-func benchText(w io.Writer, r *bench.Report) error {
-	if _, err := fmt.Fprintf(w, "%s: the answers come from a script, over real HTTP on the loopback interface\n%s, %s; writing and syncing 4 KiB takes %.2f ms here\n",
-		r.Model, r.System, count(r.CPUs, "processor"), r.SyncMs); err != nil {
+func benchText(w io.Writer, r *bench.Report, width int) error {
+	head := fmt.Sprintf("%s: the answers come from a script, over real HTTP on the loopback interface\n%s, %s; writing and syncing 4 KiB takes %.2f ms here\n",
+		r.Model, r.System, count(r.CPUs, "processor"), r.SyncMs)
+	if _, err := io.WriteString(w, head); err != nil {
 		return err
 	}
 	for _, part := range benchTables(r) {
 		if _, err := fmt.Fprintln(w); err != nil {
 			return err
 		}
-		if err := table(w, part[0], part[1:]); err != nil {
+		if err := benchTable(w, part, width); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// benchTable is a table, or where a terminal has no room for it a line for each figure.
+func benchTable(w io.Writer, part [][]string, width int) error {
+	var text bytes.Buffer
+	if err := table(&text, part[0], part[1:]); err != nil {
+		return err
+	}
+	wide := 0
+	for l := range strings.Lines(text.String()) {
+		wide = max(wide, utf8.RuneCountInString(l)-1)
+	}
+	if wide <= width {
+		_, err := w.Write(text.Bytes())
+		return err
+	}
+	for _, row := range part[1:] {
+		for i, name := range part[0] {
+			if _, err := fmt.Fprintf(w, "%-13s %s\n", name, row[i]); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

@@ -24,13 +24,14 @@ type Agents struct {
 	KBActive float64 `json:"kb_per_active_agent"` // the most that the process had from the system, above its start, for each
 	KBIdle   float64 `json:"kb_per_idle_agent"`   // heap and stacks that each gave back when it left memory after it had rested
 	InMemory int     `json:"idle_in_memory"`      // agents that were there, when that was measured
-	MBAway   float64 `json:"mb_all_away"`         // heap and stacks of the process after all had left
-	WakeMs   float64 `json:"wake_ms"`             // median of what the first answer of one takes that had left
+	Stayed   int     `json:"still_in_memory"`     // of them, agents that had not left when they were waited for no longer; then nobody is woken
+	MBAway   float64 `json:"mb_all_away"`         // heap and stacks of the process after all had left; 0: they had not
+	WakeMs   float64 `json:"wake_ms"`             // median of what the first answer of one takes that had left; 0: they had not
 }
 
 const (
-	// restFor is how long an agent of this part rests before it leaves memory, and leaveWithin how long it is waited for that.
-	restFor, leaveWithin = time.Second, 5 * time.Second
+	// restFor is how long an agent of this part rests before it leaves memory; leaveWithin, and leaveEach for each of them, how long is waited for that.
+	restFor, leaveWithin, leaveEach = time.Second, 5 * time.Second, 5 * time.Millisecond
 	// wakes is how many are woken.
 	wakes = 10
 )
@@ -41,7 +42,8 @@ func (b *run) agents(ctx context.Context) (out *Agents, err error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, h.close(ctx)) }()
+	ctx, end := h.watched(ctx)
+	defer func() { err = errors.Join(end(err), h.close(ctx)) }()
 	if err := h.warm(ctx); err != nil {
 		return nil, err
 	}
@@ -57,6 +59,7 @@ func (b *run) agents(ctx context.Context) (out *Agents, err error) {
 			at := time.Now()
 			err = turn(ctx, s, n)
 			took[i*b.Turns+n] = ms(at)
+			b.Count(1)
 		}
 		sessions[i] = s
 		return err
@@ -69,7 +72,10 @@ func (b *run) agents(ctx context.Context) (out *Agents, err error) {
 	out.PerSecond, out.CPUMs = turns/wall, used.Seconds()*1000/turns
 	out.P50Ms, out.P99Ms = quantile(took, 50), quantile(took, 99)
 	out.KBActive = max(0, most-before) / float64(b.Agents)
-	return out, errors.Join(h.memory(ctx, out), h.wake(ctx, out, sessions))
+	if err := h.memory(ctx, out); err != nil || out.Stayed > 0 {
+		return out, err
+	}
+	return out, h.wake(ctx, out, sessions)
 }
 
 // warm plays a turn that nothing is measured of: the first one pays for tables and connections.
@@ -91,7 +97,8 @@ func (h *house) memory(ctx context.Context, out *Agents) error {
 	out.InMemory = n
 	tick := time.NewTicker(restFor / 10)
 	defer tick.Stop()
-	for began := time.Now(); n > 0 && time.Since(began) < leaveWithin; {
+	wait := leaveWithin + time.Duration(n)*leaveEach
+	for began := time.Now(); n > 0 && time.Since(began) < wait; {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
@@ -102,7 +109,9 @@ func (h *house) memory(ctx context.Context, out *Agents) error {
 		}
 	}
 	away := held()
-	out.MBAway = away / 1024
+	if out.Stayed = n; n == 0 {
+		out.MBAway = away / 1024
+	}
 	if left := out.InMemory - n; left > 0 {
 		out.KBIdle = max(0, idle-away) / float64(left)
 	}

@@ -30,6 +30,7 @@ func Parts() []Part { return []Part{PartAgents, PartFlatness, PartRecovery} }
 const (
 	MaxAgents = 100_000
 	MaxTurns  = 10_000 // of one conversation
+	MinLong   = window // turns of the one that grows: so many are looked at together
 )
 
 // Options say what is measured. The zero value of a field is its default.
@@ -37,10 +38,11 @@ type Options struct {
 	Dir    string // there, and empty; whoever made it removes it
 	Agents int    // side by side; default 50
 	Turns  int    // of each agent; default 6
-	Long   int    // turns of the conversation that grows; default 200
+	Long   int    // turns of the conversation that grows, from MinLong; default 200
 	Parts  []Part // default: all
-	// Progress is told what begins; nil: nobody is.
+	// Progress is told what begins, and Count of turns that have ended, also at the same time; nil: nobody is.
 	Progress func(what string)
+	Count    func(turns int)
 }
 
 func (o Options) withDefaults() Options {
@@ -57,6 +59,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Progress == nil {
 		o.Progress = func(string) {}
+	}
+	if o.Count == nil {
+		o.Count = func(int) {}
 	}
 	return o
 }

@@ -100,11 +100,12 @@ func (c *child) line() (string, error) {
 	return strings.TrimSpace(line), nil
 }
 
-// kill ends the process as the kernel does, and waits for that.
-func (c *child) kill() {
+// kill ends the process as the kernel does, and waits for that. It says whether it was that: a process that has ended by itself was not killed.
+func (c *child) kill() (killed bool) {
 	_ = c.cmd.Process.Kill() // it may have ended just now
 	_, _ = io.Copy(io.Discard, c.out)
 	_ = c.cmd.Wait() // it was killed
+	return c.cmd.ProcessState != nil && !c.cmd.ProcessState.Exited()
 }
 
 // end lets the process end by itself.

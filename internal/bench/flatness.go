@@ -36,16 +36,17 @@ func (b *run) flatness(ctx context.Context) (out *Flatness, err error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, h.close(ctx)) }()
-	if _, err := h.along(ctx, -1, []int{5 * window}); err != nil {
+	ctx, end := h.watched(ctx)
+	defer func() { err = errors.Join(end(err), h.close(ctx)) }()
+	if _, err := h.along(ctx, -1, []int{5 * window}, b.Count); err != nil {
 		return nil, err
 	}
-	pts, err := h.along(ctx, 0, points(b.Long))
+	pts, err := h.along(ctx, 0, points(b.Long), b.Count)
 	return &Flatness{pts}, err
 }
 
 // along plays a conversation and measures around some of its turns.
-func (h *house) along(ctx context.Context, i int, at []int) ([]Point, error) {
+func (h *house) along(ctx context.Context, i int, at []int, count func(int)) ([]Point, error) {
 	s, err := h.session(ctx, i)
 	if err != nil {
 		return nil, err
@@ -63,6 +64,7 @@ func (h *house) along(ctx context.Context, i int, at []int) ([]Point, error) {
 			if err := turn(ctx, s, n); err != nil {
 				return nil, err
 			}
+			count(1)
 		}
 		turns := float64(p - first)
 		out = append(out, Point{Turn: p, CPUMs: (processorTime() - cpu).Seconds() * 1000 / turns, Ms: ms(began) / turns})

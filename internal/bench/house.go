@@ -45,6 +45,40 @@ func (h *house) close(ctx context.Context) error {
 	return h.Close(ctx)
 }
 
+// lookForRoom is how often a house looks whether its disk has room: without it turns wait, which a measurement does not.
+const lookForRoom = 200 * time.Millisecond
+
+// watched is a context that ends when the disk has no room left. end has to be called, with the error of what was done meanwhile: it gives the reason
+// for it.
+func (h *house) watched(ctx context.Context) (_ context.Context, end func(error) error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	ended := make(chan error, 1)
+	go func() {
+		tick := time.NewTicker(lookForRoom)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				ended <- nil
+				return
+			case <-tick.C:
+			}
+			if err := h.Room(); err != nil {
+				cancel(err)
+				ended <- fmt.Errorf("the disk has no room to go on: %w", err)
+				return
+			}
+		}
+	}()
+	return ctx, func(err error) error {
+		cancel(nil)
+		if full := <-ended; full != nil {
+			return full
+		}
+		return err
+	}
+}
+
 // session makes session i in a folder of its own.
 func (h *house) session(ctx context.Context, i int) (*troupe.Session, error) {
 	dir, err := folder(h.work, strconv.Itoa(i))

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"time"
@@ -55,7 +56,8 @@ func (b *run) recovery(ctx context.Context) (out *Recovery, err error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, h.close(ctx)) }()
+	ctx, end := h.watched(ctx)
+	defer func() { err = errors.Join(end(err), h.close(ctx)) }()
 	out.OpenMs, began = ms(began), time.Now()
 	var mu sync.Mutex
 	var ids []string
@@ -121,10 +123,13 @@ func (b *run) killed(ctx context.Context, dir string) (map[string]int, error) {
 			c.kill()
 			return nil, err
 		}
+		b.Count(1)
 	}
-	_ = c.cmd.Process.Kill() // it may have ended just now, which its next line would have said
+	_ = c.cmd.Process.Kill() // it may have ended just now
 	rest, err := io.ReadAll(c.out)
-	c.kill()
+	if !c.kill() && runtime.GOOS != "windows" { // where who is killed looks as if it had exited
+		return nil, fmt.Errorf("the process ended before it was killed: %s", strings.TrimSpace(c.said.String()))
+	}
 	for line := range strings.Lines(string(rest)) { // what it said before it died counts, too
 		if strings.HasSuffix(line, "\n") && err == nil {
 			err = noted(told, line)
@@ -153,6 +158,7 @@ func live(ctx context.Context, config []byte, out io.Writer) error {
 		return err
 	}
 	var mu sync.Mutex
+	ctx, end := h.watched(ctx)
 	err = side(c.Agents, func(i int) error {
 		s, err := h.session(ctx, i)
 		for n := 1; err == nil; n++ {
@@ -164,5 +170,5 @@ func live(ctx context.Context, config []byte, out io.Writer) error {
 		}
 		return err
 	})
-	return errors.Join(err, h.close(ctx))
+	return errors.Join(end(err), h.close(ctx))
 }
