@@ -17,9 +17,10 @@ import (
 const (
 	// tooMany is how often a request is sent at most that came too soon after others of the same token.
 	tooMany = 5
-	// patience is for how long a request is sent again while the server is away: it starts anew, say.
+	// patience is for how long a request is sent again, and a stream of events is asked for again, while the server is away: it starts anew, say.
 	patience = 8 * time.Second
-	// longestRest is between two tries while it is away, whatever it says.
+	// Between two tries, while it is away: at first firstPause, then later and later, and at most longestRest, whatever it says.
+	firstPause  = 50 * time.Millisecond
 	longestRest = time.Second
 	// longestTurn is how long a request waits for its turn when there were too many.
 	longestTurn = time.Minute
@@ -36,6 +37,9 @@ func (c *Client) patiently(ctx context.Context, q *call) (proto.Message, error) 
 			return reply, err
 		}
 		now := time.Now()
+		if now.Sub(began) > c.patience/8 && wasThere(err) { // it was back meanwhile, and has gone once more
+			away, try = now, 1
+		}
 		switch {
 		case !away.IsZero():
 		case unsent(err):
@@ -77,6 +81,13 @@ func inTurn(err error, try int) (rest time.Duration, again bool) {
 	var refused *messages.Failure
 	errors.As(err, &refused)
 	return time.Duration(refused.GetRetryAfterMs()) * time.Millisecond, try < tooMany && refused.GetRetryAfterMs() <= longestTurn.Milliseconds()
+}
+
+// wasThere says that the server itself had the request, before it went away.
+func wasThere(err error) bool {
+	var other proxied
+	var refused *messages.Failure
+	return !errors.As(err, &other) && (errors.As(err, &refused) || broken(err) && !unsent(err))
 }
 
 // repeatable says whether a request may be sent again when nobody knows whether it was done.

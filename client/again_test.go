@@ -138,6 +138,52 @@ func TestWhatTookLongerThanPatienceOutlivesARestart(t *testing.T) {
 	}
 }
 
+// TestASecondRestartWithinOneWaitIsOutlivedLikeTheFirst: what counts is for how long the server is away this time.
+func TestASecondRestartWithinOneWaitIsOutlivedLikeTheFirst(t *testing.T) {
+	for _, how := range []string{"cut", "refused"} {
+		dir := t.TempDir()
+		var sent atomic.Int32
+		hold(t, dir, func(w http.ResponseWriter, _ *http.Request) {
+			if sent.Add(1) > 5 {
+				fmt.Fprint(w, "{}")
+				return
+			}
+			<-time.After(200 * time.Millisecond) // the turn is long
+			if how == "cut" {
+				panic(http.ErrAbortHandler)
+			}
+			w.Header().Set("Content-Type", messages.ProblemType)
+			w.WriteHeader(http.StatusServiceUnavailable)
+			fmt.Fprint(w, `{"code":"unavailable","detail":"the server is stopping"}`)
+		})
+		c := dial(t, dir)
+		c.Patience(600 * time.Millisecond)
+		c.Forget()
+		_, err := c.Ask(t.Context(), &messages.ToSession{SessionId: "ses_1", Command: &messages.ToSession_AwaitTurn{AwaitTurn: &messages.AwaitTurn{InputId: "i"}}})
+		if err != nil || sent.Load() != 6 {
+			t.Errorf("%s: sent %d times: %v", how, sent.Load(), err)
+		}
+	}
+}
+
+// TestWhoStandsBeforeTheServerIsNotTakenForIt: it answers slowly, for as long as it is asked.
+func TestWhoStandsBeforeTheServerIsNotTakenForIt(t *testing.T) {
+	dir := t.TempDir()
+	var sent atomic.Int32
+	hold(t, dir, func(w http.ResponseWriter, _ *http.Request) {
+		sent.Add(1)
+		<-time.After(40 * time.Millisecond)
+		w.WriteHeader(http.StatusServiceUnavailable)
+	})
+	c := dial(t, dir)
+	c.Patience(200 * time.Millisecond)
+	_, err := c.Ask(t.Context(), said())
+	var f *messages.Failure
+	if !errors.As(err, &f) || f.GetCode() != messages.CodeUnavailable || sent.Load() > 4 {
+		t.Errorf("sent %d times: %v", sent.Load(), err)
+	}
+}
+
 func TestAServerThatStaysAwayIsToldOfInTheEnd(t *testing.T) {
 	dir := t.TempDir()
 	stop := hold(t, dir, func(http.ResponseWriter, *http.Request) {})

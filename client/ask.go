@@ -140,8 +140,13 @@ func (c *Client) roundTrip(req *http.Request) (*http.Response, error) {
 	return res, err
 }
 
+// proxied is a refusal of somebody else than the server: who stands before it.
+type proxied struct{ *messages.Failure }
+
+func (p proxied) Unwrap() error { return p.Failure }
+
 // refusal makes a Failure of a problem detail, or of whatever else was answered.
-func refusal(res *http.Response, body []byte) *messages.Failure {
+func refusal(res *http.Response, body []byte) error {
 	var p messages.ProblemJSON
 	kind, _, err := mime.ParseMediaType(res.Header.Get("Content-Type"))
 	if err == nil && kind == messages.ProblemType && json.Unmarshal(body, &p) == nil && p.Code != "" {
@@ -158,7 +163,7 @@ func refusal(res *http.Response, body []byte) *messages.Failure {
 	if res.StatusCode == http.StatusServiceUnavailable { // who stands before the server says so, too
 		code = messages.CodeUnavailable
 	}
-	return messages.Fail(code, fmt.Sprintf("%s answered %s", res.Request.URL.Path, res.Status), "")
+	return proxied{messages.Fail(code, fmt.Sprintf("%s answered %s", res.Request.URL.Path, res.Status), "")}
 }
 
 // as reads a reply of one JSON form, whose way back is a message.

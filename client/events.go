@@ -20,11 +20,6 @@ const (
 	// silence is how long a stream may say nothing before it counts as broken: the server sends a
 	// comment every 15 s.
 	silence = 45 * time.Second
-	// After a broken connection the client comes back: at first soon, then later and later, tries
-	// times in a row, which is some 7 s.
-	firstPause = 50 * time.Millisecond
-	lastPause  = 2 * time.Second
-	tries      = 8
 	// maxEvent is the most that one event may hold, in bytes.
 	maxEvent = 128 << 20
 )
@@ -32,7 +27,7 @@ const (
 // Events yields the events of a session with a seq above after, then live ones, until ctx ends or the
 // loop is left, as Runtime.Events does. A broken connection is made again, and the
 // stream goes on after the last event: without gap or duplicate of those with a seq; deltas of that
-// time are lost. When the holder stays away for some 7 s, the last thing is an error. A connection that
+// time are lost. When the holder stays away for as long as Ask waits for it (8 s), the last thing is an error. A connection that
 // comes too soon after other requests of the same token waits for its turn, as Ask does.
 func (c *Client) Events(ctx context.Context, session string, after uint64) iter.Seq2[*messages.Event, error] {
 	return func(yield func(*messages.Event, error) bool) {
@@ -66,9 +61,10 @@ type following struct {
 	session string
 	last    uint64 // seq of the last event that was yielded
 	yield   func(*messages.Event, error) bool
-	begun   bool // a connection was made before
-	failed  int  // connections that brought nothing, in a row
-	soon    int  // those that came too soon, in a row
+	begun   bool      // a connection was made before
+	failed  int       // connections that brought nothing, in a row
+	away    time.Time // since when the holder is
+	soon    int       // those that came too soon, in a row
 }
 
 // finalError is why there is nothing more to read: the connection is not just broken.
@@ -81,7 +77,10 @@ func (e finalError) Unwrap() error { return e.why }
 func (f *following) again(ctx context.Context, err error) bool {
 	var final finalError
 	var refused *messages.Failure
-	rest := min(firstPause<<f.failed, lastPause)
+	rest := min(firstPause<<min(f.failed, 10), longestRest)
+	if f.away.IsZero() {
+		f.away = time.Now()
+	}
 	switch {
 	case errors.As(err, &final):
 		return false
@@ -91,7 +90,7 @@ func (f *following) again(ctx context.Context, err error) bool {
 		if rest, may = inTurn(err, f.soon); !may {
 			return false
 		}
-	case !f.begun, f.failed >= tries, errors.As(err, &refused) && refused.GetCode() != messages.CodeUnavailable:
+	case !f.begun, time.Since(f.away)+rest > f.c.patience, errors.As(err, &refused) && refused.GetCode() != messages.CodeUnavailable:
 		return false
 	default:
 		f.failed++
@@ -124,7 +123,7 @@ func (f *following) once(ctx context.Context) error {
 	r := bufio.NewReaderSize(res.Body, 64<<10)
 	for {
 		e, err := readEvent(r, func() {
-			f.failed, f.soon = 0, 0
+			f.failed, f.soon, f.away = 0, 0, time.Time{}
 			quiet.Reset(silence)
 		})
 		if err != nil {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/troupe-dev/troupe/client"
 	"github.com/troupe-dev/troupe/messages"
@@ -172,9 +173,6 @@ func TestLeavingTheLoopEndsTheConnection(t *testing.T) {
 }
 
 func TestAHolderThatStaysAwayIsAnErrorInTheEnd(t *testing.T) {
-	if testing.Short() {
-		t.Skip("the client comes back for 7 s before it gives up")
-	}
 	dir := t.TempDir()
 	came := make(chan error, 1)
 	stop := hold(t, dir, func(w http.ResponseWriter, r *http.Request) {
@@ -190,7 +188,9 @@ func TestAHolderThatStaysAwayIsAnErrorInTheEnd(t *testing.T) {
 		}
 		stop()
 	}()
-	seqs, err := follow(t, dial(t, dir), 0)
+	c := dial(t, dir)
+	c.Patience(200 * time.Millisecond)
+	seqs, err := follow(t, c, 0)
 	if !slices.Equal(seqs, []uint64{1}) || !errors.Is(err, client.ErrNoHolder) {
 		t.Errorf("got %v, %v", seqs, err)
 	}
