@@ -343,6 +343,12 @@ func (r *runner) interrupted(ctx context.Context, h *house) error {
 			return err
 		}
 	}
+	if h.client != nil && r.onlyWatches() {
+		return &exitError{
+			code: exitInterrupted, what: fmt.Sprintf("no longer watched; session %s goes on", r.session),
+			hint: "watch it again with: troupe run -s " + r.session + "; end its turn with: troupe cancel " + r.session,
+		}
+	}
 	return &exitError{
 		code: exitInterrupted, what: fmt.Sprintf("interrupted; session %s is kept", r.session),
 		hint: goOn,

@@ -36,10 +36,15 @@ func (f *runFlags) checkMode(cmd *cobra.Command) error {
 	return nil
 }
 
+// onlyWatches says that the run has asked for nothing: it shows a turn that is another's, and has no question of it before it, at which Ctrl-C ends the turn.
+func (r *runner) onlyWatches() bool {
+	return r.create == nil && r.parts == nil && r.repairs == 0 && !r.unanswered
+}
+
 // forsake is done about the turn of a run that was interrupted and lives in another process, and says how the session goes on: a
-// turn that others began stays theirs, a prompt that waits behind one is taken back, and a turn of its own is cancelled.
+// turn that others began stays theirs, also where it is only watched, a prompt that waits behind one is taken back, and a turn of its own is cancelled.
 func (r *runner) forsake(ctx context.Context, n node) (goOn string) {
-	if r.joined {
+	if r.joined || r.onlyWatches() {
 		return ""
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTime/2)

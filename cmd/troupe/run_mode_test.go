@@ -45,3 +45,14 @@ func TestAPromptThatMayHaveJoinedATurnOfOthersEndsNone(t *testing.T) {
 		}
 	}
 }
+
+// A run without a prompt shows another's turn: who stops it has asked for nothing that could be taken back. At a question it is as with any run.
+func TestARunThatOnlyWatchesEndsNoTurn(t *testing.T) {
+	for unanswered, want := range map[bool][]string{false: nil, true: {"cancel"}} {
+		n := &committedOf{}
+		r := &runner{a: &app{err: &bytes.Buffer{}}, session: "ses_1", input: "inp_1", turn: "trn_1", unanswered: unanswered}
+		if r.forsake(t.Context(), n); !slices.Equal(n.asked, want) {
+			t.Errorf("unanswered %v: asked was %v", unanswered, n.asked)
+		}
+	}
+}
