@@ -81,6 +81,9 @@ type owning struct {
 	queue chan *messages.ApprovalView
 	left  chan struct{} // closed: the server knows that the owner leaves
 
+	answers map[string]*messages.ApprovalResponseFrame // that were given and are not known to have counted
+	refused map[string]int                             // by what was said: how often in a row the server had no room for it; of the reader alone
+
 	keeps   bool   // the server looks after jobs; of the reader alone, as what follows
 	unwatch func() // ends what tells of jobs
 }
@@ -95,7 +98,7 @@ func (c *Client) Own(ctx context.Context, o *Ownership) error {
 	life, end := context.WithCancelCause(context.WithoutCancel(ctx))
 	x := &owning{
 		o: o, ws: ws, ctx: life, end: end, room: make(chan struct{}, ownMost), asks: make(map[string]context.CancelFunc), over: make(map[string]bool),
-		queue: make(chan *messages.ApprovalView, 256), left: make(chan struct{}),
+		answers: make(map[string]*messages.ApprovalResponseFrame), refused: make(map[string]int), queue: make(chan *messages.ApprovalView, 256), left: make(chan struct{}),
 	}
 	ws.SetReadLimit(messages.MaxFrame)
 	err = x.serve(ctx)
@@ -194,7 +197,7 @@ func (x *owning) read() error {
 			if f.About == messages.FrameAttach || f.About == messages.FrameHello {
 				return messages.Fail(f.Code, f.Message, f.Hint)
 			}
-			if x.o.Refused != nil {
+			if !x.sayAgain(f) && x.o.Refused != nil {
 				x.o.Refused(f)
 			}
 		case *messages.ToolCallFrame:
@@ -272,6 +275,8 @@ func (x *owning) resolved(f *messages.RequestResolvedFrame) {
 	switch {
 	case f.ApprovalID != "":
 		x.mu.Lock()
+		delete(x.answers, f.ApprovalID)
+		delete(x.refused, f.ApprovalID)
 		if cancel := x.asks[f.ApprovalID]; cancel != nil {
 			cancel()
 		} else {
@@ -334,7 +339,11 @@ func (x *owning) ask() {
 		delete(x.asks, v.GetApprovalId())
 		x.mu.Unlock()
 		if m != nil {
-			x.send(&messages.ApprovalResponseFrame{ApprovalID: v.GetApprovalId(), AnswerJSON: *messages.AnswerFrom(m)})
+			f := &messages.ApprovalResponseFrame{ApprovalID: v.GetApprovalId(), AnswerJSON: *messages.AnswerFrom(m)}
+			x.mu.Lock()
+			x.answers[f.ApprovalID] = f
+			x.mu.Unlock()
+			x.send(f)
 		}
 	}
 }

@@ -44,7 +44,7 @@ func (c *conn) job(f *messages.JobFrame) {
 		}
 	})
 	if !heard {
-		c.refuseJob(m, messages.Fail(messages.CodeBusy, "too many jobs are told of at once", "tell of it again at the next connection"))
+		c.refuseJob(m, messages.Fail(messages.CodeBusy, "too many jobs are told of at once", "tell of it again in a moment"))
 	}
 }
 
