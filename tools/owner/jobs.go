@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"runtime/debug"
 	"slices"
 
@@ -212,13 +213,40 @@ func (x *Owner) note(j *messages.OwnedJob) error {
 		return fmt.Errorf("note job %s: %w", j.GetJobId(), err)
 	}
 	name := filepath.Join(x.o.Jobs, j.GetJobId())
-	if err := os.WriteFile(name+".new", b, 0o600); err != nil {
+	if err := writeSynced(name+".new", b); err != nil {
 		return fmt.Errorf("note job %s: %w", j.GetJobId(), err)
 	}
 	if err := os.Rename(name+".new", name); err != nil {
 		return fmt.Errorf("note job %s: %w", j.GetJobId(), err)
 	}
+	if err := syncDir(x.o.Jobs); err != nil {
+		return fmt.Errorf("note job %s: %w", j.GetJobId(), err)
+	}
 	return nil
+}
+
+// writeSynced writes a file whose name may then be changed to one that counts: a power cut must not leave that one empty.
+func writeSynced(name string, data []byte) error {
+	f, err := os.OpenFile(name, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	if _, err = f.Write(data); err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
+}
+
+// syncDir makes the names in a folder durable, where the system can.
+func syncDir(dir string) error {
+	if runtime.GOOS == "windows" {
+		return nil
+	}
+	f, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
 }
 
 // settleJob forgets a job whose end the server keeps.
