@@ -148,7 +148,7 @@ func (a *api) routes() {
 	for _, r := range a.table() {
 		h := r.stream
 		if h == nil {
-			h = a.traced(r.pattern, a.recovered(a.handler(r.serve)))
+			h = a.traced(r.pattern, a.recovered(a.handler(r)))
 		}
 		if r.begins {
 			h = a.beginning(h)
@@ -166,9 +166,13 @@ func (a *api) routes() {
 	}
 }
 
-func (a *api) handler(e endpoint) http.HandlerFunc {
+func (a *api) handler(route row) http.HandlerFunc {
+	write := a.write
+	if route.paged() {
+		write = a.writeTagged
+	}
 	return func(w http.ResponseWriter, r *http.Request) {
-		ans, err := e(w, r)
+		ans, err := route.serve(w, r)
 		if err != nil {
 			a.fail(w, r, err)
 			return
@@ -176,7 +180,7 @@ func (a *api) handler(e endpoint) http.HandlerFunc {
 		for k, v := range ans.header {
 			w.Header().Set(k, v)
 		}
-		a.write(w, r, ans.status, "application/json", ans.body)
+		write(w, r, ans.status, "application/json", ans.body)
 	}
 }
 

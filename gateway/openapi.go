@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"reflect"
 	"regexp"
-	"slices"
 	"strings"
 
 	"github.com/troupe-dev/troupe/messages"
@@ -132,8 +131,11 @@ func succeeded(r row, s *schemas) described {
 		return described{"description": "Done"}
 	}
 	out := described{"description": "The answer", "content": described{"application/json": described{"schema": s.of(r.out)}}}
-	if slices.Contains(r.query, "limit") && reflect.TypeOf(r.out).Kind() == reflect.Slice { // what is no list says in itself where it goes on
-		out["headers"] = described{"Link": described{"description": "The next page, while there is one: <address>; rel=\"next\"", "schema": described{"type": "string"}}}
+	if r.paged() {
+		out["headers"] = described{
+			"Link": described{"description": "The next page, while there is one: <address>; rel=\"next\"", "schema": described{"type": "string"}},
+			"ETag": described{"description": "Of what is listed: with If-None-Match the answer is 304, without a body, while it is the same", "schema": described{"type": "string"}},
+		}
 	}
 	return out
 }

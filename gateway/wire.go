@@ -207,9 +207,7 @@ func statusOf(code string) int {
 }
 
 func (a *api) write(w http.ResponseWriter, r *http.Request, status int, kind string, body any) {
-	w.Header().Set("Cache-Control", "no-store")
-	w.Header().Set("X-Content-Type-Options", "nosniff")
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTime)) // not every writer has one
+	a.begin(w)
 	if body == nil {
 		w.WriteHeader(status)
 		return
@@ -220,7 +218,17 @@ func (a *api) write(w http.ResponseWriter, r *http.Request, status int, kind str
 		w.WriteHeader(http.StatusInternalServerError)
 		return
 	}
+	send(w, status, kind, b)
+}
+
+func send(w http.ResponseWriter, status int, kind string, b []byte) {
 	w.Header().Set("Content-Type", kind)
 	w.WriteHeader(status)
 	_, _ = w.Write(append(b, '\n')) // the client may be gone
+}
+
+func (a *api) begin(w http.ResponseWriter) {
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTime)) // not every writer has one
 }

@@ -18,6 +18,7 @@ export function whenLoginIsNeeded(f: () => void): void { onLogin = f; }
 export function setToken(token: string): void {
   if (token) sessionStorage.setItem(tokenKey, token);
   else sessionStorage.removeItem(tokenKey);
+  lists.clear();
 }
 export function hasToken(): boolean { return !!sessionStorage.getItem(tokenKey); }
 
@@ -27,8 +28,9 @@ function headers(extra: Record<string, string>): Record<string, string> {
 }
 
 /** request sends one request and gives back an answer of status 2xx, or throws Refused. */
-export async function request(method: string, path: string, o: { body?: BodyInit; type?: string; signal?: AbortSignal; accept?: string } = {}): Promise<Response> {
+export async function request(method: string, path: string, o: { body?: BodyInit; type?: string; signal?: AbortSignal; accept?: string; tag?: string } = {}): Promise<Response> {
   const h: Record<string, string> = {};
+  if (o.tag) h['If-None-Match'] = o.tag;
   if (o.type) h['Content-Type'] = o.type;
   if (o.accept) h['Accept'] = o.accept;
   let answer: Response;
@@ -38,7 +40,7 @@ export async function request(method: string, path: string, o: { body?: BodyInit
     if (o.signal?.aborted) throw err;
     throw new Refused(0, 'unreachable', 'The server cannot be reached.', 'Is it still running? The console goes on by itself when it is back.');
   }
-  if (answer.ok) return answer;
+  if (answer.ok || (o.tag && answer.status === 304)) return answer;
   if (answer.status === 401) onLogin();
   const p = (await answer.json().catch(() => null)) as Problem | null;
   throw new Refused(answer.status, p?.code ?? '', p?.detail ?? `${answer.status} ${answer.statusText}`, p?.hint ?? '', p?.resume_after ?? 0);
@@ -56,6 +58,18 @@ export const get = <T>(path: string, signal?: AbortSignal) => json<T>('GET', pat
 export const post = <T>(path: string, body: unknown = {}, signal?: AbortSignal) => json<T>('POST', path, body, signal);
 export const put = <T>(path: string, body: unknown) => json<T>('PUT', path, body);
 export const remove = <T>(path: string) => json<T>('DELETE', path);
+
+const lists = new Map<string, { tag: string; value: unknown }>(); // by path, as they were answered last
+
+/** getList is get for a list that is asked for again and again: one that has not changed is not sent again. */
+export async function getList<T>(path: string, signal: AbortSignal): Promise<T> {
+  const known = lists.get(path);
+  const answer = await request('GET', path, known ? { signal, tag: known.tag } : { signal });
+  if (known && answer.status === 304) return known.value as T;
+  const value = (await answer.json()) as T, tag = answer.headers.get('ETag');
+  if (tag) lists.set(path, { tag, value });
+  return value;
+}
 
 /** sessionPath is where the routes of a session begin. */
 export const sessionPath = (id: string, rest = '') => `/api/sessions/${encodeURIComponent(id)}${rest}`;

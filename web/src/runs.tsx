@@ -1,6 +1,6 @@
 // Runs of pipelines: their steps, what waits for somebody, and what failed.
 import { useEffect, useState } from 'preact/hooks';
-import { get, post, type Refused } from './api';
+import { get, getList, post, type Refused } from './api';
 import { refused, usePolled } from './hooks';
 import { Ago } from './now';
 import { Empty, Id, Pager, pageOf, State, Trouble } from './parts';
@@ -20,7 +20,7 @@ export function RunsPage(p: { place: Place }) {
 }
 
 function Runs(p: { place: Place }) {
-  const loaded = usePolled<Run[]>((signal) => get('/api/pipelines/runs', signal), 4000, 'runs');
+  const loaded = usePolled<Run[]>((signal) => getList('/api/pipelines/runs', signal), 4000, 'runs');
   const page = pageOf(loaded.value ?? [], Number(p.place.query.get('page')) || 1, rows);
   return (
     <>

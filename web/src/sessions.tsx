@@ -1,6 +1,6 @@
 // All sessions, newest first. The filters are in the address.
 import { useState } from 'preact/hooks';
-import { get, post, type Refused } from './api';
+import { getList, post, type Refused } from './api';
 import { refused, useDraft, usePolled } from './hooks';
 import { Empty, Id, Pager, pageOf, State, Trouble } from './parts';
 import { filter, go, Link, type Place, sessionLink } from './route';
@@ -12,7 +12,7 @@ const rows = 25;
 const most = 2000;
 
 export function Sessions(p: { place: Place }) {
-  const { value, error } = usePolled<Session[]>((signal) => get(`/api/sessions?limit=${most}`, signal), 4000, 'sessions');
+  const { value, error } = usePolled<Session[]>((signal) => getList(`/api/sessions?limit=${most}`, signal), 4000, 'sessions');
   const q = p.place.query.get('q') ?? '';
   const state = p.place.query.get('state') ?? '';
   const list = (value ?? []).filter((s) => (!state || s.state === state) && matches(s, q));
