@@ -69,6 +69,7 @@ type job struct {
 	exit    Exit
 	err     error
 	over    bool
+	endedAt time.Time
 	away    *away // nil: it runs here
 }
 
@@ -108,6 +109,35 @@ func (s *Jobs) keepSome() {
 		if i := slices.IndexFunc(s.jobs, (*job).ended); i >= 0 {
 			s.jobs = slices.Delete(s.jobs, i, i+1)
 		}
+	}
+}
+
+// EndedJob is a job that has ended and is remembered, with the bytes of its output that are.
+type EndedJob struct {
+	ID    string
+	At    time.Time
+	Bytes int
+}
+
+// Ended are the jobs that have ended here and are remembered.
+func (s *Jobs) Ended() []EndedJob {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var all []EndedJob
+	for _, j := range s.jobs {
+		j.mu.Lock()
+		if j.over && j.away == nil {
+			all = append(all, EndedJob{j.id, j.endedAt, len(j.kept)})
+		}
+		j.mu.Unlock()
+	}
+	return all
+}
+
+// Forget lets go of a job that has ended.
+func (s *Jobs) Forget(id string) {
+	if j := s.find(id); j != nil && j.ended() {
+		s.forget(j)
 	}
 }
 
@@ -218,7 +248,7 @@ func (j *job) finish(exit Exit, err error) {
 		j.keep(j.half)
 		j.half = nil
 	}
-	j.exit, j.err, j.over = exit, err, true
+	j.exit, j.err, j.over, j.endedAt = exit, err, true, time.Now()
 	j.tell()
 }
 

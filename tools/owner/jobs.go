@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"slices"
+	"syscall"
 
 	"google.golang.org/protobuf/proto"
 
@@ -113,6 +114,36 @@ func (x *Owner) jobEnded(set *tools.Jobs, was *messages.OwnedJob) {
 	delete(x.jobs.runs, end.GetJobId())
 	x.mu.Unlock()
 	x.tellOf(end)
+	x.forgetEnded()
+}
+
+// keptEnded are the bytes of output that are kept in memory of all jobs that have ended: the server has been told of it, and the disk has it.
+const keptEnded = 16 << 20
+
+// forgetEnded forgets those that ended the longest ago, where all of them have printed too much.
+func (x *Owner) forgetEnded() {
+	type ended struct {
+		tools.EndedJob
+		of *tools.Jobs
+	}
+	var all []ended
+	sum := 0
+	x.mu.Lock()
+	for _, s := range x.jobs.sets {
+		for _, j := range s.Ended() {
+			all = append(all, ended{j, s})
+			sum += j.Bytes
+		}
+	}
+	x.mu.Unlock()
+	slices.SortFunc(all, func(a, b ended) int { return a.At.Compare(b.At) })
+	for _, j := range all {
+		if sum <= keptEnded {
+			return
+		}
+		j.of.Forget(j.ID)
+		sum -= j.Bytes
+	}
 }
 
 // tellOf tells of a job to whoever watches.
@@ -232,9 +263,18 @@ func writeSynced(name string, data []byte) error {
 		return err
 	}
 	if _, err = f.Write(data); err == nil {
-		err = f.Sync()
+		err = synced(f)
 	}
 	return errors.Join(err, f.Close())
+}
+
+// synced is Sync where there is such a thing: not every file system, nor every file, has it.
+func synced(f *os.File) error {
+	err := f.Sync()
+	if errors.Is(err, syscall.EINVAL) || errors.Is(err, errors.ErrUnsupported) {
+		return nil
+	}
+	return err
 }
 
 // syncDir makes the names in a folder durable, where the system can.
@@ -246,7 +286,7 @@ func syncDir(dir string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(f.Sync(), f.Close())
+	return errors.Join(synced(f), f.Close())
 }
 
 // settleJob forgets a job whose end the server keeps.
