@@ -2,6 +2,7 @@ package client_test
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"slices"
 	"sync"
@@ -98,7 +99,9 @@ func TestWhatTheServerHasNoRoomForIsSaidAgain(t *testing.T) {
 	}()
 	heard.Wait()
 	cancel()
-	<-done
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Errorf("it ended with %v", err)
+	}
 	mu.Lock()
 	defer mu.Unlock()
 	if said[messages.FrameJob] != 4 || said[messages.FrameApprovalResponse] != 4 || slices.Contains(told, messages.FrameJob) {
