@@ -140,6 +140,7 @@ type Services struct {
 	// equipments are those of agents, by their names: one for all workers of an agent.
 	equipments sync.Map
 	folders    *Folders
+	limiters   sync.Map // provider -> *actor.PID
 	away       awayJobs // that run on machines of workspaces' owners
 	rules      ruleBook // that outlast a session
 	fields     fielded  // which workspaces have fields
@@ -264,28 +265,34 @@ func limiterPID(sys *actor.ActorSystem, provider string) *actor.PID {
 }
 
 // peers keeps the PIDs that an actor sends to again and again: a PID remembers the process behind it, and looks it up
-// anew when that has ended.
-type peers struct {
-	limiters, workspaces map[string]*actor.PID
+// anew when that has ended. There are few of them.
+type peers struct{ limiters, workspaces []peer }
+
+type peer struct {
+	name string
+	pid  *actor.PID
 }
 
-func (p *peers) limiter(sys *actor.ActorSystem, provider string) *actor.PID {
-	return recall(&p.limiters, sys, provider, limiterPID)
+// limiter is that of a provider, with one PID for all who ask.
+func (p *peers) limiter(svc *Services, sys *actor.ActorSystem, provider string) *actor.PID {
+	return recall(&p.limiters, provider, func() *actor.PID {
+		pid, _ := svc.limiters.LoadOrStore(provider, limiterPID(sys, provider))
+		return pid.(*actor.PID) //nolint:forcetypeassert // nothing else is stored
+	})
 }
 
 func (p *peers) workspace(sys *actor.ActorSystem, id string) *actor.PID {
-	return recall(&p.workspaces, sys, id, workspacePID)
+	return recall(&p.workspaces, id, func() *actor.PID { return workspacePID(sys, id) })
 }
 
-func recall(known *map[string]*actor.PID, sys *actor.ActorSystem, id string, find func(*actor.ActorSystem, string) *actor.PID) *actor.PID {
-	pid := (*known)[id]
-	if pid == nil {
-		if *known == nil {
-			*known = make(map[string]*actor.PID, 2)
+func recall(known *[]peer, name string, find func() *actor.PID) *actor.PID {
+	for _, one := range *known {
+		if one.name == name {
+			return one.pid
 		}
-		pid = find(sys, id)
-		(*known)[id] = pid
 	}
+	pid := find()
+	*known = append(*known, peer{name, pid})
 	return pid
 }
 

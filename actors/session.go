@@ -25,14 +25,14 @@ import (
 type Session struct {
 	svc     *Services
 	log     *slog.Logger
-	receive func(actor.Context)
+	receive func(*Session, actor.Context) // the state: unborn, opening, ready, or an ending one
 
 	id       string
 	journal  *persistence.Journal
 	facts    sessionFacts
 	grant    *messages.Grant
 	workers  map[string]*member
-	byCall   map[string]*member // by the call that they were made for
+	byCall   map[string]*member // those that were made for a call, by that
 	order    []string           // of workers, the first is the one that prompts go to
 	watchers []*actor.PID
 	stash    act.Stash
@@ -87,8 +87,8 @@ type respawn struct {
 }
 
 func newSession(svc *Services) *Session {
-	s := &Session{svc: svc, log: svc.Log, workers: make(map[string]*member), byCall: make(map[string]*member)}
-	s.receive = s.unborn
+	s := &Session{svc: svc, log: svc.Log, workers: make(map[string]*member, 1)}
+	s.receive = (*Session).unborn
 	return s
 }
 
@@ -107,7 +107,7 @@ func (s *Session) Receive(c actor.Context) {
 		}
 		s.forget()
 	default:
-		s.receive(c)
+		s.receive(s, c)
 	}
 }
 
@@ -116,7 +116,7 @@ func (s *Session) forget() {
 	s.endLife()
 	s.workers, s.byCall, s.run, s.grant, s.watchers, s.journal, s.facts, s.order = nil, nil, nil, nil, nil, nil, sessionFacts{}, nil
 	s.stash, s.builds, s.till, s.makings, s.shared, s.calm.silent = act.Stash{}, act.Stash{}, till{}, nil, nil, nil
-	s.receive = func(actor.Context) {}
+	s.receive = func(*Session, actor.Context) {}
 }
 
 // rescue turns a panic of a handler into an orderly end: the Supervisor stops routing here, poisons this
@@ -128,7 +128,7 @@ func (s *Session) rescue(c actor.Context) {
 	}
 	s.log.Error("session panicked", "err", fmt.Sprint(r), "message", fmt.Sprintf("%T", c.Message()), "stack", string(debug.Stack()))
 	s.answer(c, messages.Fail(messages.CodeInternal, fmt.Sprintf("the session failed while handling %T", c.Message()), "it restarts; try again"))
-	s.receive = func(c actor.Context) {
+	s.receive = func(s *Session, c actor.Context) {
 		if _, ok := c.Message().(*messages.ToSession); ok {
 			c.Forward(c.Parent())
 			return
@@ -493,5 +493,5 @@ func (s *Session) stopping(c actor.Context) {
 		x.queue.Each(drop)
 		x.timer.Stop()
 	}
-	s.receive = func(c actor.Context) { s.answer(c, gone) }
+	s.receive = func(s *Session, c actor.Context) { s.answer(c, gone) }
 }

@@ -370,7 +370,7 @@ func (s *Session) over(c actor.Context) {
 	s.endLife()
 	refuse := func(_ any, sender *actor.PID) { s.tell(c, sender, closed) }
 	s.builds.Each(refuse)
-	s.receive = func(c actor.Context) { s.answer(c, closed) }
+	s.receive = func(s *Session, c actor.Context) { s.answer(c, closed) }
 	c.Send(c.Parent(), &messages.SessionEnded{SessionId: s.id})
 }
 

@@ -25,13 +25,14 @@ type fieldNoted struct {
 // giveFields declares the fields of a session's primary workspace, before anybody works there: those that it was made with, else those
 // of its agent's profile. Off the mailbox.
 func giveFields(svc *Services, sys *actor.ActorSystem, o *sessionOpened, schema string) *messages.Failure {
-	m := &messages.DeclareFields{Schema: schema, By: "session " + o.facts.created.GetSessionId()}
-	if agent, ok := svc.agent(o.facts.created.GetAgent()); schema == "" && ok {
-		m = &messages.DeclareFields{Schema: agent.Fields, By: "agent " + agent.Name, Weak: true}
-	}
+	agent, _ := svc.agent(o.facts.created.GetAgent())
 	g := primaryOf(o.grant)
-	if m.GetSchema() == "" || g == nil {
+	if schema == "" && agent.Fields == "" || g == nil {
 		return nil
+	}
+	m := &messages.DeclareFields{Schema: schema, By: "session " + o.facts.created.GetSessionId()}
+	if schema == "" {
+		m = &messages.DeclareFields{Schema: agent.Fields, By: "agent " + agent.Name, Weak: true}
 	}
 	if _, err := askFields[*messages.FieldsView](context.Background(), sys, g.GetId(), m); err != nil {
 		return failureOf(err)

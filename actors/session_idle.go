@@ -169,7 +169,7 @@ func (s *Session) passivate(c actor.Context) {
 		return
 	}
 	s.ending = true // whoever ends now is not replaced
-	s.receive = func(c actor.Context) {
+	s.receive = func(s *Session, c actor.Context) {
 		s.answer(c, messages.Fail(messages.CodeUnavailable, "the session leaves memory", "try again"))
 	}
 	left := 0

@@ -130,7 +130,7 @@ func (o *sessionOpened) release() {
 func (s *Session) create(c actor.Context, m *messages.CreateSession) {
 	s.id = m.GetSessionId()
 	s.log = s.svc.Log.With("session", s.id)
-	s.receive = s.opening
+	s.receive = (*Session).opening
 	svc, sys, self, creator := s.svc, c.ActorSystem(), c.Self(), c.Sender()
 	s.creating = true
 	b := &sessionBuilder{svc: svc, m: m}
@@ -161,7 +161,7 @@ func (s *Session) create(c actor.Context, m *messages.CreateSession) {
 
 // open reads an existing session.
 func (s *Session) open(c actor.Context) {
-	s.receive = s.opening
+	s.receive = (*Session).opening
 	svc, sys, self, id := s.svc, c.ActorSystem(), c.Self(), s.id
 	svc.spawn(sys, self, func(p *act.Panic) any {
 		return &sessionOpened{fail: messages.Fail(messages.CodeInternal, p.Error(), "")}
@@ -210,12 +210,12 @@ func (s *Session) opening(c actor.Context) {
 				c.Send(sender, m.fail)
 			}
 		})
-		s.receive = func(c actor.Context) { s.answer(c, m.fail) }
+		s.receive = func(s *Session, c actor.Context) { s.answer(c, m.fail) }
 		c.Send(c.Parent(), &messages.SessionEnded{SessionId: s.id, Reason: m.fail.GetMessage()})
 		return
 	}
 	s.journal, s.facts, s.grant = m.journal, m.facts, m.grant
-	s.receive = s.ready
+	s.receive = (*Session).ready
 	s.use()
 	s.watchRest(c, s.svc.IdleAfter)
 	s.recloneLost(c)
@@ -244,7 +244,13 @@ func (s *Session) opening(c actor.Context) {
 
 func (s *Session) add(f *messages.WorkerSpawned) *member {
 	w := &member{id: f.GetWorkerId(), spawned: f}
-	s.workers[w.id], s.byCall[f.GetExecId()] = w, w
+	s.workers[w.id] = w
+	if exec := f.GetExecId(); exec != "" {
+		if s.byCall == nil {
+			s.byCall = make(map[string]*member)
+		}
+		s.byCall[exec] = w
+	}
 	s.order = append(s.order, w.id)
 	if parent := s.workers[f.GetParent()]; parent != nil {
 		parent.children = append(parent.children, w.id)

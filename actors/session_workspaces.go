@@ -69,6 +69,9 @@ func firstOf(all []*messages.WorkspaceAttached) *messages.WorkspaceAttached {
 // homeLast puts the session's own workspace behind those that were attached, also after it was made: no call falls to it that
 // one of them takes.
 func homeLast(all []*messages.WorkspaceAttached) []*messages.WorkspaceAttached {
+	if i := slices.IndexFunc(all, IsHome); i < 0 || i == len(all)-1 { // it is as a rule
+		return all
+	}
 	out := slices.DeleteFunc(slices.Clone(all), IsHome)
 	return append(out, slices.DeleteFunc(slices.Clone(all), func(a *messages.WorkspaceAttached) bool { return !IsHome(a) })...)
 }

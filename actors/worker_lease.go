@@ -114,7 +114,7 @@ func (w *Worker) replaced(c actor.Context, m *messages.Replaced) {
 			w.noPermits(c, m.GetReason())
 			return
 		}
-		c.Request(w.peers.limiter(c.ActorSystem(), w.gen.provider), w.permitWish(true))
+		c.Request(w.peers.limiter(w.svc, c.ActorSystem(), w.gen.provider), w.permitWish(true))
 	}
 }
 

@@ -128,7 +128,7 @@ func (w *Worker) ask(c actor.Context) {
 func (w *Worker) askPermit(c actor.Context) {
 	w.permits++
 	w.gen.request, w.gen.asked = w.permits, w.svc.Now()
-	c.Request(w.peers.limiter(c.ActorSystem(), w.gen.provider), w.permitWish(false))
+	c.Request(w.peers.limiter(w.svc, c.ActorSystem(), w.gen.provider), w.permitWish(false))
 }
 
 // permitWish asks for a place in the queue; again after the Limiter was replaced.
@@ -162,7 +162,7 @@ func (w *Worker) releasePermit(c actor.Context, spent *model.Completion, err err
 		m.Outcome, m.RetryAfterMs = outcomeOf(err)
 		m.Tokens, m.Requests = spent.Usage.GetInputTokens()+spent.Usage.GetOutputTokens(), int32(spent.Meta.Attempts)
 	}
-	c.Request(w.peers.limiter(c.ActorSystem(), w.gen.provider), m)
+	c.Request(w.peers.limiter(w.svc, c.ActorSystem(), w.gen.provider), m)
 }
 
 func (w *Worker) permitGranted(c actor.Context, m *messages.PermitGranted) {

@@ -34,7 +34,7 @@ type Workspace struct {
 	early  act.Stash // what came before OpenWorkspace: it is addressed by name, and without the epoch no token may be given
 	held   []*lease  // granted and not passed on
 	queue  []*lease
-	watch  map[string]bool // PIDs that are watched: once each, until they end
+	watch  []string // ids of PIDs that are watched: once each, until they end
 	book   fieldBook
 	joined uint32        // ordinals given to those who joined a lease
 	turns  []*effectTurn // effects that wait for those of their kin
@@ -54,7 +54,7 @@ type lease struct {
 }
 
 func newWorkspace(svc *Services) *Workspace {
-	return &Workspace{log: svc.Log, svc: svc, watch: make(map[string]bool)}
+	return &Workspace{log: svc.Log, svc: svc}
 }
 
 // Receive is the dispatch table.
@@ -173,8 +173,8 @@ func (w *Workspace) acquire(c actor.Context, m *messages.AcquireLease) {
 		return
 	}
 	l := &lease{who: c.Sender(), worker: m.GetHolder(), parent: m.GetParent(), request: m.GetRequest(), shared: m.GetShared()}
-	if !w.watch[l.who.GetId()] {
-		w.watch[l.who.GetId()] = true
+	if !slices.Contains(w.watch, l.who.GetId()) {
+		w.watch = append(w.watch, l.who.GetId())
 		c.Watch(l.who)
 	}
 	if w.joins(l) {
@@ -385,7 +385,7 @@ func (w *Workspace) ended(c actor.Context, m *messages.EffectEnded) {
 
 // gone passes on what a dead worker held, once its effects have ended.
 func (w *Workspace) gone(c actor.Context, who *actor.PID) {
-	delete(w.watch, who.GetId())
+	w.watch = slices.DeleteFunc(w.watch, func(id string) bool { return id == who.GetId() })
 	kept := w.queue[:0:0]
 	for _, l := range w.queue {
 		if l.who.GetId() != who.GetId() {

@@ -170,6 +170,9 @@ func (s *State) applyCreated(f *messages.WorkerCreated, r *messages.Record) erro
 
 // withoutCopied is the fact without the turns that it hands over: they are the history by now.
 func withoutCopied(f *messages.WorkerCreated) *messages.WorkerCreated {
+	if len(f.GetCopied()) == 0 {
+		return f
+	}
 	kept := &messages.WorkerCreated{}
 	f.ProtoReflect().Range(func(field protoreflect.FieldDescriptor, v protoreflect.Value) bool {
 		if field.Name() != "copied" {

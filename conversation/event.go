@@ -9,14 +9,41 @@ import (
 // Projector turns the facts of a session's streams into the events that clients see. It
 // remembers what one event needs of an earlier fact; it must see the facts in order.
 type Projector struct {
-	texts map[string]string               // worker -> text of its newest generation
-	calls map[string][]*messages.ToolCall // worker -> calls of its newest generation, or of its program's turn
-	given map[given]*messages.ToolCall    // programs' calls with which no turn has begun yet
+	one   seen                         // of the worker that was seen first: most projectors see no other
+	more  map[string]*seen             // of the others
+	given map[given]*messages.ToolCall // programs' calls with which no turn has begun yet
 	// Lookup finds a generation that was before the first fact seen; nil: it stays unknown.
 	Lookup func(worker string, seq uint64) *messages.GenerationCompleted
 	// Called finds a program's call, by its input, that was accepted before the first fact seen; nil: it stays
 	// unknown.
 	Called func(worker, input string) *messages.ToolCall
+}
+
+// seen is what one worker's events need of its earlier facts.
+type seen struct {
+	worker string
+	spoke  bool                 // in this turn
+	text   string               // of its newest generation
+	calls  []*messages.ToolCall // of its newest generation, or of its program's turn
+}
+
+// of is what was seen of a worker, to be written to.
+func (p *Projector) of(worker string) *seen {
+	if p.one.worker == "" {
+		p.one.worker = worker
+	}
+	if p.one.worker == worker {
+		return &p.one
+	}
+	s := p.more[worker]
+	if s == nil {
+		if p.more == nil {
+			p.more = make(map[string]*seen)
+		}
+		s = &seen{worker: worker}
+		p.more[worker] = s
+	}
+	return s
 }
 
 // given names an input of a worker.
@@ -51,25 +78,25 @@ func (p *Projector) Project(session, worker string, fact proto.Message, r *messa
 
 // See takes note of a fact whose event nobody wants: Project without the event.
 func (p *Projector) See(worker string, fact proto.Message) {
-	if p.texts == nil {
-		p.texts, p.calls = make(map[string]string), make(map[string][]*messages.ToolCall)
-		p.given = make(map[given]*messages.ToolCall)
-	}
 	switch f := fact.(type) {
 	case *messages.GenerationCompleted:
-		p.texts[worker], p.calls[worker] = f.GetContent(), f.GetToolCalls()
+		s := p.of(worker)
+		s.spoke, s.text, s.calls = true, f.GetContent(), f.GetToolCalls()
 	case *messages.InputAccepted:
 		if f.GetCall() != nil {
+			if p.given == nil {
+				p.given = make(map[given]*messages.ToolCall)
+			}
 			p.given[given{worker, f.GetInputId()}] = f.GetCall()
 		}
 	case *messages.InputWithdrawn:
 		delete(p.given, given{worker, f.GetInputId()})
 	case *messages.TurnStarted:
-		delete(p.texts, worker)
-		delete(p.calls, worker)
+		s := p.of(worker)
+		s.spoke, s.text, s.calls = false, "", nil
 		for _, id := range f.GetInputIds() {
 			if call := p.given[given{worker, id}]; call != nil {
-				p.calls[worker] = []*messages.ToolCall{call}
+				s.calls = []*messages.ToolCall{call}
 				delete(p.given, given{worker, id})
 			}
 		}
@@ -79,7 +106,7 @@ func (p *Projector) See(worker string, fact proto.Message) {
 // arguments finds what a planned call was asked with: in the answer that was seen, or in the one
 // that stands before the answer's plans, or in the input of a program, whose id is the call's.
 func (p *Projector) arguments(worker string, f *messages.ToolPlanned, seq uint64) string {
-	calls := p.calls[worker]
+	calls := p.of(worker).calls
 	if before := uint64(f.GetOrdinal()) + 1; calls == nil && p.Lookup != nil && seq > before {
 		calls = p.Lookup(worker, seq-before).GetToolCalls()
 	}
@@ -96,8 +123,8 @@ func (p *Projector) text(worker string, seq uint64) string {
 	if seq == 0 {
 		return ""
 	}
-	if t, ok := p.texts[worker]; ok {
-		return t
+	if s := p.of(worker); s.spoke {
+		return s.text
 	}
 	if p.Lookup == nil {
 		return ""

@@ -45,7 +45,9 @@ type Address struct {
 // workspace, so that hostile text never becomes part of a key.
 func (a *Address) ID() string {
 	sum := sha256.Sum256([]byte(a.Canonical))
-	return hex.EncodeToString(sum[:])
+	var text [2 * sha256.Size]byte
+	hex.Encode(text[:], sum[:])
+	return string(text[:])
 }
 
 // String is the canonical text.
@@ -101,7 +103,9 @@ func Parse(uri, serverName string) (*Address, error) {
 	if a.Host == strings.ToLower(serverName) {
 		a.Kind = KindServer
 	}
-	a.Canonical = a.Host + ":" + a.Path
+	if a.Canonical = uri; a.Host != host || path != rest { // most are written as they should be
+		a.Canonical = a.Host + ":" + a.Path
+	}
 	return a, nil
 }
 
@@ -178,7 +182,7 @@ func hostPath(text string, at int) (string, *AddressError) {
 	if err != nil {
 		return "", err
 	}
-	return lead + segs, nil
+	return text[:len(lead)+len(segs)], nil // segs is the text behind lead, but for a slash at its end
 }
 
 // segments checks `seg/seg/...` and drops one trailing slash; what names the part in errors.

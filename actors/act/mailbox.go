@@ -151,6 +151,7 @@ func (m *mailbox) next() (msg any, system bool) {
 type fifo struct {
 	items []any
 	head  int
+	room  [1]any // for the first items: most queues never have more
 }
 
 // keptItems is the room that an empty queue may keep.
@@ -164,7 +165,13 @@ func (q *fifo) push(v any) {
 		clear(q.items[n:])
 		q.items, q.head = q.items[:n], 0
 	}
+	if q.items == nil {
+		q.items = q.room[:0]
+	}
 	q.items = append(q.items, v)
+	if cap(q.items) > len(q.room) {
+		q.room[0] = nil
+	}
 }
 
 // lastFirst moves the newest message to the front.
