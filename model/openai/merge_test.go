@@ -8,6 +8,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -343,5 +344,33 @@ func TestAUsageOnSeveralLinesIsCounted(t *testing.T) {
 	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
 	if len(lines) != 2 || !strings.Contains(lines[1], `"prompt_tokens":5`) {
 		t.Errorf("sent %q", lines)
+	}
+}
+
+// TestAnEventLikeTheOneBeforeIsReadAsIfItWereAlone: whatever was learnt from one event, another one says what it says by itself.
+func TestAnEventLikeTheOneBeforeIsReadAsIfItWereAlone(t *testing.T) {
+	alike := 0
+	for seed := range uint64(20_000) {
+		rnd := rand.New(rand.NewPCG(seed, 7))
+		var l likeness
+		opened := 0
+		for range 8 {
+			data := []byte(randomEvent(rnd, &opened))
+			if rnd.IntN(4) == 0 && len(l.before) > 0 { // something else between the same
+				data = slices.Concat(l.before, []byte(pick(rnd, `a`, ``, `\`, `"`, `a","content":"b`, `\ud83d`, "\x01", "\xff", `"}`, `x"}]}{"a":"`)), l.after)
+			}
+			want := classify(data)
+			got, ok := l.read(data)
+			if ok {
+				alike++
+				if got.kind != want.kind || got.choice != want.choice || got.tool != want.tool || string(got.body) != string(want.body) || want.finish {
+					t.Fatalf("seed %d: %q is read as %+v, and alone as %+v", seed, data, got, want)
+				}
+			}
+			l.learn(data, &want)
+		}
+	}
+	if alike < 5_000 {
+		t.Errorf("%d events were like the one before", alike)
 	}
 }

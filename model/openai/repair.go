@@ -38,6 +38,7 @@ type repair struct {
 	events int   // with data, so far
 	bytes  int   // read so far
 	held   held
+	like   likeness
 
 	finished bool // a finish_reason was seen
 	done     bool // [DONE] was seen
@@ -79,7 +80,7 @@ func (b *repair) open(of listener, src io.Reader, handle func(*repair, event, bo
 	clear(b.calls.list)
 	*b = repair{
 		of: of, src: src, handle: handle, fr: framer{buf: b.fr.buf, joined: b.fr.joined[:0]}, out: b.out[:0], calls: callTable{b.calls.list[:0]},
-		held: held{name: b.held.name[:0], word: b.held.word[:0], usage: b.held.usage[:0]},
+		held: held{name: b.held.name[:0], word: b.held.word[:0], usage: b.held.usage[:0]}, like: likeness{before: b.like.before[:0], after: b.like.after[:0]},
 	}
 }
 
@@ -202,7 +203,11 @@ func (b *repair) event(ev event, last bool) {
 		return
 	}
 	b.events++
-	s := classify(data)
+	s, ok := b.like.read(data)
+	if !ok {
+		s = classify(data)
+		b.like.learn(data, &s)
+	}
 	switch s.kind {
 	case text:
 		b.mergeText(&s)

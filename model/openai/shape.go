@@ -20,6 +20,7 @@ type shape struct {
 	choice int
 	tool   int    // the provider's index of the call, for args and call
 	body   []byte // the content or the arguments, still escaped; for bill the usage
+	at     int    // where body begins, for text and args
 	finish bool   // a finish_reason stands in it
 	word   []byte // that reason
 	model  []byte // the model's name, still escaped; nil when it is not given
@@ -44,6 +45,7 @@ type walk struct {
 	choices int
 	content bool
 	said    []byte // the content, still escaped
+	saidAt  int    // where that begins
 	calls   bool
 	other   bool // reasoning or finish: passes, never merged
 	role    bool // goes with content, or with a call's name
@@ -67,7 +69,7 @@ func classify(data []byte) shape {
 	}
 	s.kind = w.sort()
 	if !w.calls {
-		s.body = w.said
+		s.body, s.at = w.said, w.saidAt
 	}
 	return s
 }
@@ -208,7 +210,7 @@ func (w *walk) deltaField(key []byte) bool {
 	switch string(key) {
 	case "content":
 		body, clean, ok := w.str()
-		w.content, w.said, w.clean = true, body, w.clean && clean
+		w.content, w.said, w.saidAt, w.clean = true, body, w.i-1-len(body), w.clean && clean
 		return ok && w.once(4)
 	case "role":
 		w.role = true
@@ -248,7 +250,7 @@ func (w *walk) call() bool {
 				switch string(key) {
 				case "arguments":
 					body, clean, ok := w.str()
-					w.body, w.clean, piece = body, w.clean && clean, true
+					w.body, w.at, w.clean, piece = body, w.i-1-len(body), w.clean && clean, true
 					return ok && w.once(10)
 				case "name":
 					w.name, ok = w.bare()
