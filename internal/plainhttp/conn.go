@@ -36,9 +36,9 @@ type conn struct {
 	raw   syscall.RawConn // nil where there is none
 	since time.Time       // waits for a request from then on
 
-	halt     func() // ends a read or a write
-	quiet    bool   // nothing was there to read when it was looked at last
-	look     func(uintptr) bool
+	used     bool            // it has waited
+	halt     func()          // ends a read or a write
+	asking   asking          // a request that is sent in one go, while it is
 	ctx      context.Context //nolint:containedctx // of the request under way, whose body is read later
 	ender    Ender           // the same, if it is one
 	stop     func() bool     // what ends a read or a write when ctx does, no more
@@ -52,7 +52,7 @@ type conn struct {
 func newConn(addr string, nc net.Conn) *conn {
 	c := &conn{addr: addr, nc: nc}
 	c.halt = func() { _ = c.nc.SetDeadline(time.Unix(1, 0)) }
-	c.look = c.lookInto
+	c.asking.step = c.step
 	if sc, ok := nc.(syscall.Conn); ok {
 		c.raw, _ = sc.SyscallConn() // without it a closed connection shows when it is used
 	}
@@ -99,6 +99,17 @@ func (c *conn) Read(p []byte) (int, error) {
 		err = context.Cause(c.ctx)
 	}
 	return n, err
+}
+
+// errStale: a connection that waited cannot be used. Nothing was sent.
+var errStale = errors.New("the server has closed the connection")
+
+// asking is what asks in one go.
+type asking struct {
+	r    *http.Request // nil: it was tried
+	head *[]byte
+	err  error
+	step func(uintptr) bool // made once, of the connection
 }
 
 // send writes a request whose head stands in buf.

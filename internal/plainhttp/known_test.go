@@ -219,3 +219,37 @@ func FuzzAgain(f *testing.F) {
 		}
 	})
 }
+
+// TestAnAnswerThatIsThereBeforeItsRequestIsNotWaitedFor: what a new connection brings along is read, and one that has waited is not used when it has something to say.
+func TestAnAnswerThatIsThereBeforeItsRequestIsNotWaitedFor(t *testing.T) {
+	said := make(chan struct{}, 2)
+	url, count := raw(t, func(n int, c net.Conn, r *bufio.Reader) {
+		if n == 1 {
+			_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nearly")
+			said <- struct{}{}
+			_, _, _ = request(r)
+			_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil")
+			said <- struct{}{}
+			_, _ = io.Copy(io.Discard, r)
+			return
+		}
+		answers("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nyes")(n, c, r)
+	})
+	first := true
+	rt := &plainhttp.Transport{Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
+		c, err := (&net.Dialer{}).DialContext(ctx, network, addr)
+		if first {
+			first = false
+			<-said
+		}
+		return c, err
+	}}
+	defer rt.CloseIdleConnections()
+	if b, _, err := ask(t, rt, url); err != nil || b != "early" {
+		t.Fatalf("%q, %v", b, err)
+	}
+	<-said
+	if b, _, err := ask(t, rt, url); err != nil || b != "yes" || count.Load() != 2 {
+		t.Errorf("%q, %v, %d connections", b, err, count.Load())
+	}
+}

@@ -51,21 +51,26 @@ var errClosedEarly = errors.New("the server closed the connection before it answ
 
 // RoundTrip implements http.RoundTripper.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	c, err := t.begin(r)
-	if err != nil {
-		closeBody(r)
-		return nil, err
+	for {
+		c, err := t.begin(r)
+		if err != nil {
+			closeBody(r)
+			return nil, err
+		}
+		ctx := r.Context()
+		resp, err := t.exchange(c, r)
+		if err == nil {
+			return resp, nil
+		}
+		c.drop()
+		switch {
+		case errors.Is(err, errStale): // another one, then
+		case ctx.Err() != nil:
+			return nil, context.Cause(ctx)
+		default:
+			return nil, err
+		}
 	}
-	ctx := r.Context()
-	resp, err := t.exchange(c, r)
-	if err == nil {
-		return resp, nil
-	}
-	c.drop()
-	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
-	}
-	return nil, err
 }
 
 // begin has a connection for a request that can be sent.
@@ -93,16 +98,23 @@ func closeBody(r *http.Request) {
 
 // exchange sends a request and reads the head of its answer.
 func (t *Transport) exchange(c *conn, r *http.Request) (*http.Response, error) {
+	small := r.ContentLength <= atOnce
+	if !small && c.used && !c.open() {
+		return nil, errStale
+	}
 	head, _ := t.heads.Get().(*[]byte)
 	if head == nil {
 		head = new([]byte)
 	}
 	*head = appendHead((*head)[:0], r)
 	var sent error
-	if r.ContentLength <= atOnce {
-		sent = c.send(head, r)
-		closeBody(r)
+	if small {
+		sent = c.ask(head, r)
 		t.heads.Put(head)
+		if errors.Is(sent, errStale) {
+			return nil, sent
+		}
+		closeBody(r)
 	} else {
 		done := make(chan struct{})
 		c.sent = done
@@ -153,17 +165,10 @@ func check(r *http.Request) error {
 	return nil
 }
 
-// conn is a connection to the address: one that waits and is still open, or a new one.
+// conn is a connection to the address: one that waits, or a new one.
 func (t *Transport) conn(ctx context.Context, addr string) (*conn, error) {
-	for {
-		c := t.take(addr)
-		if c == nil {
-			break
-		}
-		if c.open() {
-			return c, nil
-		}
-		_ = c.nc.Close()
+	if c := t.take(addr); c != nil {
+		return c, nil
 	}
 	dial := t.Dial
 	if dial == nil {
@@ -201,7 +206,7 @@ func (t *Transport) take(addr string) *conn {
 
 // put keeps a connection for the next request, or closes it.
 func (t *Transport) put(c *conn) {
-	c.since = time.Now()
+	c.since, c.used = time.Now(), true
 	t.mu.Lock()
 	keep := !t.closed && t.count < maxIdle
 	if keep {
