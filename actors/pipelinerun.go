@@ -45,6 +45,7 @@ type PipelineRun struct {
 	timer    act.Timer
 	looked   time.Time // for when it was decided last
 	stopped  bool
+	waits    runWaits
 }
 
 // openRun is what a Session tells its run.
@@ -52,6 +53,7 @@ type openRun struct {
 	id, session string
 	folder      *messages.WorkspaceGrant // nil: none
 	nobody      bool                     // whoever would be asked is not there
+	waits       []*workerWaits           // what the session's workers wait for
 }
 
 // runOrder is a command with who waits for its answer.
@@ -107,6 +109,15 @@ func (r *PipelineRun) Receive(c actor.Context) {
 		r.decided(c, m)
 	case *runWritten:
 		r.written(c, m)
+	case *workerWaits:
+		r.noteWait(c, m)
+	case *waitTick:
+		if r.waits.timer.Fresh(m.gen) {
+			r.waits.timer.Stop()
+			r.waitsChanged(c)
+		}
+	case *runListed:
+		r.relisted(c, m)
 	case *runTick:
 		if r.timer.Fresh(m.gen) {
 			r.timer.Stop()
@@ -131,6 +142,9 @@ func (r *PipelineRun) rescue(c actor.Context) {
 
 func (r *PipelineRun) begin(c actor.Context, m *openRun) {
 	r.id, r.session, r.open, r.log = m.id, m.session, m, r.svc.Log.With("session", m.session, "run", m.id)
+	for _, w := range m.waits {
+		r.waits.note(w)
+	}
 	svc, id := r.svc, m.id
 	svc.spawn(c.ActorSystem(), c.Self(), func(p *act.Panic) any { return &runRead{err: p} }, func() any {
 		ctx := context.Background()
@@ -328,6 +342,7 @@ func (r *PipelineRun) rest(c actor.Context) {
 		r.timer.SetBy(r.svc.Clock, c, max(due.Sub(r.svc.Now()), time.Millisecond), func(gen uint64) any { return &runTick{gen} })
 	}
 	c.Send(c.Parent(), &messages.RunResting{RunId: r.id, Resting: r.rests()})
+	r.relist(c)
 }
 
 // rests says whether nothing happens before somebody asks something of the run: it is over, or all that it waits for is people, who have all the time. A question that
@@ -364,7 +379,7 @@ func (r *PipelineRun) announce(c actor.Context) {
 	left := r.awaiting[:0]
 	for _, a := range r.awaiting {
 		over := r.state.Finished != nil
-		if over || a.m.GetChanges() && r.state.Seq > a.m.GetAfter() {
+		if over || a.m.GetChanges() && (r.state.Seq > a.m.GetAfter() || a.m.Waits != nil && a.m.GetWaits() != r.waiting()) {
 			how := wholeRun
 			if a.m.GetBrief() {
 				how = briefRun
@@ -380,6 +395,7 @@ func (r *PipelineRun) announce(c actor.Context) {
 func (r *PipelineRun) stopping(c actor.Context) {
 	r.stopped = true
 	r.timer.Stop()
+	r.waits.timer.Stop()
 	for _, w := range r.working {
 		w.stop()
 	}

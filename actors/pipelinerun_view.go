@@ -43,14 +43,14 @@ func (r *PipelineRun) view(how detail) *messages.RunView {
 	s := r.state
 	v := &messages.RunView{
 		RunId: r.id, SessionId: r.session, Name: s.Started.GetName(), State: pipeline.Running, StartedAtUnixMs: s.AtMs, UpdatedAtUnixMs: s.UpdatedMs,
-		Revision: s.Seq, Usage: s.Usage, UsageGone: s.Gone(), InputsJson: s.Started.GetInputsJson(),
+		Revision: s.Seq, Usage: s.Usage, UsageGone: s.Gone(), Waits: r.waiting(), InputsJson: s.Started.GetInputsJson(),
 	}
 	if s.Plan != nil {
 		v.PlanHash = s.Plan.Hash
 	}
 	waits, works, now := false, false, r.svc.Now()
 	for _, ss := range s.Steps() {
-		sv := stepView(ss, how)
+		sv := r.stepView(ss, how)
 		v.Steps++
 		v.Items += int64(sv.GetItems())
 		v.ItemsDone += int64(sv.GetDone())
@@ -58,8 +58,12 @@ func (r *PipelineRun) view(how detail) *messages.RunView {
 			v.StepsDone++
 		}
 		for _, it := range ss.Under() {
-			waits = waits || it.Asks()
-			works = works || it.Status == pipeline.Running && ss.Step.Kind != pipeline.NestedStep
+			on := r.waitOf(it)
+			if first := orQuestion(it, on); first != nil && (v.GetWaiting() == nil || rank(first) < rank(v.GetWaiting())) {
+				v.Waiting = first
+			}
+			waits = waits || it.Asks() || on != nil
+			works = works || it.Status == pipeline.Running && ss.Step.Kind != pipeline.NestedStep && on == nil
 		}
 		if how != listedRun {
 			if each, left := ss.Pace(now); left > 0 {
@@ -101,7 +105,7 @@ func (r *PipelineRun) show(c actor.Context, to *actor.PID, how detail) {
 	})
 }
 
-func stepView(ss *pipeline.StepState, how detail) *messages.RunStepView {
+func (r *PipelineRun) stepView(ss *pipeline.StepState, how detail) *messages.RunStepView {
 	v := &messages.RunStepView{Step: ss.Path, Kind: string(ss.Step.Kind), State: ss.Status, Error: ss.Error, Needs: ss.Step.Needs, Items: int32(len(ss.Items)), Usage: ss.Usage()} //nolint:gosec // bounded
 	done, lost := ss.Ended()
 	v.Done, v.Failed = int32(done), int32(lost) //nolint:gosec // bounded
@@ -109,24 +113,37 @@ func stepView(ss *pipeline.StepState, how detail) *messages.RunStepView {
 	if how != wholeRun {
 		items = ss.Under()
 	}
+	works := false
 	for _, it := range items {
-		asks := it.Asks()
-		if asks {
+		asks, on := it.Asks(), r.waitOf(it)
+		if asks || on.ForPeople() {
 			v.State = pipeline.Waiting
 		}
-		if how == wholeRun || how == briefRun && asks {
-			v.ItemViews = append(v.ItemViews, itemView(ss, it, asks))
+		if on != nil {
+			if v.Waits++; v.GetWaiting() == nil || on.ForPeople() && !v.GetWaiting().ForPeople() {
+				v.Waiting = on
+			}
 		}
+		works = works || it.Status == pipeline.Running && on == nil
+		if how == wholeRun || how == briefRun && (asks || on.ForPeople()) {
+			v.ItemViews = append(v.ItemViews, itemView(ss, it, on))
+		}
+	}
+	if v.GetWaits() > 0 && !works {
+		v.State = pipeline.Waiting
 	}
 	return v
 }
 
-func itemView(ss *pipeline.StepState, it *pipeline.ItemState, asks bool) *messages.RunItemView {
-	v := &messages.RunItemView{Key: it.Key, Index: int32(it.Index), State: it.Status, Attempt: int32(it.Attempt), Error: it.Error, Usage: it.Usage} //nolint:gosec // bounded
+func itemView(ss *pipeline.StepState, it *pipeline.ItemState, on *messages.Waiting) *messages.RunItemView {
+	v := &messages.RunItemView{Key: it.Key, Index: int32(it.Index), State: it.Status, Attempt: int32(it.Attempt), Error: it.Error, Usage: it.Usage, Waiting: on} //nolint:gosec // bounded
 	if it.Start != nil && ss.Step.Kind != pipeline.ToolStep && ss.Step.Kind != pipeline.NestedStep {
 		v.WorkerId = childOf(it.Start.GetExecId())
 	}
-	if asks {
+	if on != nil {
+		v.State = pipeline.Waiting
+	}
+	if v.ApprovalId = on.GetApprovalId(); it.Asks() {
 		v.ApprovalId = it.Asked.GetApprovalId()
 	}
 	return v
@@ -139,6 +156,7 @@ func (r *PipelineRun) index(facts []proto.Message) []persistence.IndexOp {
 	for _, f := range facts {
 		if end, ok := f.(*messages.RunFinished); ok {
 			v.State, v.OutputsJson, v.Error = end.GetStatus(), end.GetOutputsJson(), end.GetError()
+			v.Waiting, v.Waits = nil, 0
 		}
 		if _, again := f.(*messages.RunResumed); again {
 			v.State, v.Error = pipeline.Running, ""
@@ -148,16 +166,23 @@ func (r *PipelineRun) index(facts []proto.Message) []persistence.IndexOp {
 		v.State = pipeline.Waiting
 	}
 	v.Revision += uint64(len(facts))
+	r.waits.listed, r.waits.known = v.GetWaits(), true
+	return append(ops, r.listing(v)...)
+}
+
+// listing is the entry of a run in the listing.
+func (r *PipelineRun) listing(v *messages.RunView) []persistence.IndexOp {
 	room := roomInListing
 	if v.GetItems() > manyItems {
 		room = roomOfMany
 	}
 	v.InputsJson, v.OutputsJson = cutArguments(v.GetInputsJson(), room), cutArguments(v.GetOutputsJson(), roomInListing)
 	v.Error = cutText(v.GetError(), roomInListing)
-	if b, err := proto.Marshal(v); err == nil {
-		ops = append(ops, persistence.IndexOp{Key: RunKey(r.id), Value: b})
+	b, err := proto.Marshal(v)
+	if err != nil {
+		return nil // it was read from one
 	}
-	return ops
+	return []persistence.IndexOp{{Key: RunKey(r.id), Value: b}}
 }
 
 // questions are the entries of what facts ask people at a time, and of what they answer; waits: they ask something.

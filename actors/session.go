@@ -363,7 +363,7 @@ func (s *Session) start(c actor.Context, w *member) {
 	s.rest.begun.Add(1)
 	configure := &messages.Configure{
 		Grant: s.grantOf(w), NoInput: s.facts.created.GetNoInput(), WorkerId: w.id, SessionId: s.id, Watched: len(s.watchers) > 0, Restarts: w.restarts,
-		Release: w.release, Openings: w.openings, Persist: s.facts.created.GetPersist(), Ask: s.canAsk(),
+		Release: w.release, Openings: w.openings, Persist: s.facts.created.GetPersist(), Ask: s.canAsk(), Run: s.facts.created.GetRunId() != "",
 	}
 	if w.born != nil {
 		c.Send(pid, &newborn{configure, w.born})

@@ -27,7 +27,8 @@ type runner struct {
 	closing  bool // its session is closed
 	queue    act.Stash
 	timer    act.Timer
-	plan     *planBudgets // of the newest plan, when it has changed since the session came into memory
+	waits    map[string]*workerWaits // by worker: those that wait
+	plan     *planBudgets            // of the newest plan, when it has changed since the session came into memory
 }
 
 // rerun starts a run anew after its pause.
@@ -58,6 +59,9 @@ func (s *Session) startRun(c actor.Context) {
 			open.folder = g
 		}
 	}
+	for _, m := range s.run.waits {
+		open.waits = append(open.waits, m)
+	}
 	c.Send(pid, open)
 	s.run.queue.Forward(c, pid)
 }
@@ -81,6 +85,8 @@ func (s *Session) ofRun(c actor.Context) {
 		s.tellSteps(c)
 	case *planBudgets:
 		s.replan(c, m)
+	case *workerWaits:
+		s.workerWaits(c, m)
 	default:
 		s.ofShared(c)
 	}
@@ -143,6 +149,30 @@ func (s *Session) rerun(c actor.Context, m *rerun) {
 func (s *Session) runResting(m *messages.RunResting) {
 	if s.run != nil && s.run.id == m.GetRunId() {
 		s.run.resting, s.run.failures = m.GetResting(), 0
+	}
+}
+
+// workerWaits notes what a worker waits for, and tells the run. Who was delegated to waits for the item whose worker that goes back to.
+func (s *Session) workerWaits(c actor.Context, m *workerWaits) {
+	w := s.workers[m.worker]
+	if s.run == nil || w == nil {
+		return
+	}
+	for w.spawned.GetParent() != "" && s.workers[w.spawned.GetParent()] != nil {
+		w = s.workers[w.spawned.GetParent()]
+	}
+	told := &workerWaits{worker: m.worker, item: w.id, waits: m.waits}
+	if w.id == s.first() {
+		told.item = ""
+	}
+	if delete(s.run.waits, m.worker); m.waits != (waitsFor{}) {
+		if s.run.waits == nil {
+			s.run.waits = make(map[string]*workerWaits)
+		}
+		s.run.waits[m.worker] = told
+	}
+	if s.run.pid != nil {
+		c.Send(s.run.pid, told)
 	}
 }
 

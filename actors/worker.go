@@ -91,6 +91,7 @@ type Worker struct {
 	denied      bool // the attempt that ends was not made: its provider is out of order
 	peers       peers
 	mail        mailing
+	ofRun       toldRun
 }
 
 // The states of a worker as every surface names them (acceptance row 31).
@@ -126,6 +127,7 @@ func (w *Worker) Receive(c actor.Context) {
 		w.release()
 	default:
 		w.admit(c)
+		w.tellRun(c)
 	}
 }
 

@@ -21,6 +21,9 @@ func runs(m proto.Message) *call {
 		q := []string{"wait", "end"}
 		if x.GetChanges() {
 			q = []string{"wait", "change", "after", strconv.FormatUint(x.GetAfter(), 10)}
+			if x.Waits != nil {
+				q = append(q, "waits", strconv.FormatUint(uint64(x.GetWaits()), 10))
+			}
 		}
 		if x.GetBrief() {
 			q = append(q, "items", "asking")

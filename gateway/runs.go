@@ -11,7 +11,7 @@ func (a *api) runRows() []row {
 	return []row{
 		{pattern: "POST /api/pipelines/runs", begins: true, scope: ScopePrompt, summary: "Run a pipeline", in: messages.StartRunJSON{}, out: messages.RunJSON{}, status: http.StatusCreated, serve: a.startRun},
 		{pattern: "GET /api/pipelines/runs", scope: ScopeRead, summary: "Runs of pipelines, the newest first", query: []string{"limit", "after"}, out: []messages.RunJSON{}, serve: a.runs},
-		{pattern: "GET /api/pipelines/runs/{run}", scope: ScopeRead, summary: "What a run has come to; with wait, when it has changed after a revision, or is over; then with items=asking without the items that ask nobody", query: []string{"wait", "after", "items"}, out: messages.RunJSON{}, serve: a.run},
+		{pattern: "GET /api/pipelines/runs/{run}", scope: ScopeRead, summary: "What a run has come to; with wait, when it has changed after a revision, or what its items wait for is not as waits has it, or is over; then with items=asking without the items that ask nobody", query: []string{"wait", "after", "waits", "items"}, out: messages.RunJSON{}, serve: a.run},
 		{pattern: "POST /api/pipelines/runs/{run}/resume", scope: ScopePrompt, summary: "Let a run try again what has not succeeded", in: messages.RunWordJSON{}, out: messages.RunJSON{}, serve: a.resumeRun},
 		{pattern: "POST /api/pipelines/runs/{run}/cancel", scope: ScopePrompt, summary: "End a run and what it has under way", in: messages.RunWordJSON{}, out: messages.RunJSON{}, serve: a.cancelRun},
 	}
@@ -55,7 +55,7 @@ func (a *api) runs(_ http.ResponseWriter, r *http.Request) (answer, error) {
 
 // run shows one run. wait=change waits for a revision above after, wait=end for the end: a long poll.
 func (a *api) run(_ http.ResponseWriter, r *http.Request) (answer, error) {
-	q, err := query(r, "wait", "after", "items")
+	q, err := query(r, "wait", "after", "waits", "items")
 	if err != nil {
 		return answer{}, err
 	}
@@ -66,6 +66,15 @@ func (a *api) run(_ http.ResponseWriter, r *http.Request) (answer, error) {
 	if items := q.Get("items"); items != "" && items != "asking" {
 		return answer{}, bad("items %q is not known: asking, or all when it is left out", items)
 	}
+	var waits *uint32
+	if word := q.Get("waits"); word != "" {
+		n, err := strconv.ParseUint(word, 10, 32)
+		if err != nil {
+			return answer{}, bad("waits %q is not what a run has shown as waits", word)
+		}
+		known := uint32(n)
+		waits = &known
+	}
 	id := r.PathValue("run")
 	ctx, cancel := a.untilStopped(r.Context())
 	defer cancel()
@@ -74,7 +83,7 @@ func (a *api) run(_ http.ResponseWriter, r *http.Request) (answer, error) {
 	case "":
 		v, err = ask[*messages.RunView](ctx, a, &messages.ShowRun{RunId: id})
 	case "change", "end":
-		v, err = ask[*messages.RunView](ctx, a, &messages.AwaitRun{RunId: id, After: after, Changes: q.Get("wait") == "change", Brief: q.Get("items") == "asking"})
+		v, err = ask[*messages.RunView](ctx, a, &messages.AwaitRun{RunId: id, After: after, Changes: q.Get("wait") == "change", Waits: waits, Brief: q.Get("items") == "asking"})
 	default:
 		return answer{}, bad("wait %q is not known: one of change, end", q.Get("wait"))
 	}

@@ -73,7 +73,7 @@ func (x ReleasePermit_Outcome) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ReleasePermit_Outcome.Descriptor instead.
 func (ReleasePermit_Outcome) EnumDescriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{120, 0}
+	return file_command_proto_rawDescGZIP(), []int{119, 0}
 }
 
 type UseFile_Action int32
@@ -125,7 +125,7 @@ func (x UseFile_Action) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use UseFile_Action.Descriptor instead.
 func (UseFile_Action) EnumDescriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{148, 0}
+	return file_command_proto_rawDescGZIP(), []int{147, 0}
 }
 
 // CreateSession makes a session, its first worker and, when given, the first input, in one append.
@@ -6609,107 +6609,6 @@ func (x *WorkerView) GetWaiting() *Waiting {
 	return nil
 }
 
-// Waiting is what a worker waits for, besides people and its calls.
-type Waiting struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`       // permit | model | retry | lease | call
-	Subject       string                 `protobuf:"bytes,2,opt,name=subject,proto3" json:"subject,omitempty"` // the model, its provider, or the workspace's address; of calls none
-	SinceUnixMs   int64                  `protobuf:"varint,3,opt,name=since_unix_ms,json=sinceUnixMs,proto3" json:"since_unix_ms,omitempty"`
-	UntilUnixMs   int64                  `protobuf:"varint,4,opt,name=until_unix_ms,json=untilUnixMs,proto3" json:"until_unix_ms,omitempty"` // of a retry
-	Session       string                 `protobuf:"bytes,5,opt,name=session,proto3" json:"session,omitempty"`                               // of a lease: that works there, when it is known
-	Reason        string                 `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`                                 // of a retry: why the last try gave nothing
-	Step          string                 `protobuf:"bytes,114,opt,name=step,proto3" json:"step,omitempty"`                                   // of a budget: the step whose it is; empty: the session's
-	InsteadOf     string                 `protobuf:"bytes,120,opt,name=instead_of,json=insteadOf,proto3" json:"instead_of,omitempty"`        // the model that the one which is asked stands in for
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Waiting) Reset() {
-	*x = Waiting{}
-	mi := &file_command_proto_msgTypes[77]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Waiting) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Waiting) ProtoMessage() {}
-
-func (x *Waiting) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[77]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Waiting.ProtoReflect.Descriptor instead.
-func (*Waiting) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{77}
-}
-
-func (x *Waiting) GetKind() string {
-	if x != nil {
-		return x.Kind
-	}
-	return ""
-}
-
-func (x *Waiting) GetSubject() string {
-	if x != nil {
-		return x.Subject
-	}
-	return ""
-}
-
-func (x *Waiting) GetSinceUnixMs() int64 {
-	if x != nil {
-		return x.SinceUnixMs
-	}
-	return 0
-}
-
-func (x *Waiting) GetUntilUnixMs() int64 {
-	if x != nil {
-		return x.UntilUnixMs
-	}
-	return 0
-}
-
-func (x *Waiting) GetSession() string {
-	if x != nil {
-		return x.Session
-	}
-	return ""
-}
-
-func (x *Waiting) GetReason() string {
-	if x != nil {
-		return x.Reason
-	}
-	return ""
-}
-
-func (x *Waiting) GetStep() string {
-	if x != nil {
-		return x.Step
-	}
-	return ""
-}
-
-func (x *Waiting) GetInsteadOf() string {
-	if x != nil {
-		return x.InsteadOf
-	}
-	return ""
-}
-
 // CallView is one tool call, as `ls calls` shows it (row 48).
 type CallView struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -6732,7 +6631,7 @@ type CallView struct {
 
 func (x *CallView) Reset() {
 	*x = CallView{}
-	mi := &file_command_proto_msgTypes[78]
+	mi := &file_command_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6744,7 +6643,7 @@ func (x *CallView) String() string {
 func (*CallView) ProtoMessage() {}
 
 func (x *CallView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[78]
+	mi := &file_command_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6757,7 +6656,7 @@ func (x *CallView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallView.ProtoReflect.Descriptor instead.
 func (*CallView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{78}
+	return file_command_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *CallView) GetExecId() string {
@@ -6881,7 +6780,7 @@ type ApprovalView struct {
 
 func (x *ApprovalView) Reset() {
 	*x = ApprovalView{}
-	mi := &file_command_proto_msgTypes[79]
+	mi := &file_command_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6893,7 +6792,7 @@ func (x *ApprovalView) String() string {
 func (*ApprovalView) ProtoMessage() {}
 
 func (x *ApprovalView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[79]
+	mi := &file_command_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6906,7 +6805,7 @@ func (x *ApprovalView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApprovalView.ProtoReflect.Descriptor instead.
 func (*ApprovalView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{79}
+	return file_command_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *ApprovalView) GetApprovalId() string {
@@ -7067,7 +6966,7 @@ type Viewer struct {
 
 func (x *Viewer) Reset() {
 	*x = Viewer{}
-	mi := &file_command_proto_msgTypes[80]
+	mi := &file_command_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7079,7 +6978,7 @@ func (x *Viewer) String() string {
 func (*Viewer) ProtoMessage() {}
 
 func (x *Viewer) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[80]
+	mi := &file_command_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7092,7 +6991,7 @@ func (x *Viewer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Viewer.ProtoReflect.Descriptor instead.
 func (*Viewer) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{80}
+	return file_command_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *Viewer) GetBy() string {
@@ -7120,7 +7019,7 @@ type ShowApproval struct {
 
 func (x *ShowApproval) Reset() {
 	*x = ShowApproval{}
-	mi := &file_command_proto_msgTypes[81]
+	mi := &file_command_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7132,7 +7031,7 @@ func (x *ShowApproval) String() string {
 func (*ShowApproval) ProtoMessage() {}
 
 func (x *ShowApproval) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[81]
+	mi := &file_command_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7145,7 +7044,7 @@ func (x *ShowApproval) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShowApproval.ProtoReflect.Descriptor instead.
 func (*ShowApproval) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{81}
+	return file_command_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *ShowApproval) GetApprovalId() string {
@@ -7172,7 +7071,7 @@ type Announce struct {
 
 func (x *Announce) Reset() {
 	*x = Announce{}
-	mi := &file_command_proto_msgTypes[82]
+	mi := &file_command_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7184,7 +7083,7 @@ func (x *Announce) String() string {
 func (*Announce) ProtoMessage() {}
 
 func (x *Announce) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[82]
+	mi := &file_command_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7197,7 +7096,7 @@ func (x *Announce) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Announce.ProtoReflect.Descriptor instead.
 func (*Announce) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{82}
+	return file_command_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *Announce) GetEvent() *Event {
@@ -7217,7 +7116,7 @@ type ListApprovals struct {
 
 func (x *ListApprovals) Reset() {
 	*x = ListApprovals{}
-	mi := &file_command_proto_msgTypes[83]
+	mi := &file_command_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7229,7 +7128,7 @@ func (x *ListApprovals) String() string {
 func (*ListApprovals) ProtoMessage() {}
 
 func (x *ListApprovals) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[83]
+	mi := &file_command_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7242,7 +7141,7 @@ func (x *ListApprovals) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListApprovals.ProtoReflect.Descriptor instead.
 func (*ListApprovals) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{83}
+	return file_command_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *ListApprovals) GetSessionId() string {
@@ -7261,7 +7160,7 @@ type Approvals struct {
 
 func (x *Approvals) Reset() {
 	*x = Approvals{}
-	mi := &file_command_proto_msgTypes[84]
+	mi := &file_command_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7273,7 +7172,7 @@ func (x *Approvals) String() string {
 func (*Approvals) ProtoMessage() {}
 
 func (x *Approvals) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[84]
+	mi := &file_command_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7286,7 +7185,7 @@ func (x *Approvals) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Approvals.ProtoReflect.Descriptor instead.
 func (*Approvals) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{84}
+	return file_command_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *Approvals) GetApprovals() []*ApprovalView {
@@ -7308,7 +7207,7 @@ type ListAudit struct {
 
 func (x *ListAudit) Reset() {
 	*x = ListAudit{}
-	mi := &file_command_proto_msgTypes[85]
+	mi := &file_command_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7320,7 +7219,7 @@ func (x *ListAudit) String() string {
 func (*ListAudit) ProtoMessage() {}
 
 func (x *ListAudit) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[85]
+	mi := &file_command_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7333,7 +7232,7 @@ func (x *ListAudit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAudit.ProtoReflect.Descriptor instead.
 func (*ListAudit) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{85}
+	return file_command_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *ListAudit) GetSessionId() string {
@@ -7360,7 +7259,7 @@ type Audit struct {
 
 func (x *Audit) Reset() {
 	*x = Audit{}
-	mi := &file_command_proto_msgTypes[86]
+	mi := &file_command_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7372,7 +7271,7 @@ func (x *Audit) String() string {
 func (*Audit) ProtoMessage() {}
 
 func (x *Audit) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[86]
+	mi := &file_command_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7385,7 +7284,7 @@ func (x *Audit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Audit.ProtoReflect.Descriptor instead.
 func (*Audit) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{86}
+	return file_command_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *Audit) GetEntries() []*AuditView {
@@ -7435,7 +7334,7 @@ type AuditView struct {
 
 func (x *AuditView) Reset() {
 	*x = AuditView{}
-	mi := &file_command_proto_msgTypes[87]
+	mi := &file_command_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7447,7 +7346,7 @@ func (x *AuditView) String() string {
 func (*AuditView) ProtoMessage() {}
 
 func (x *AuditView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[87]
+	mi := &file_command_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7460,7 +7359,7 @@ func (x *AuditView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditView.ProtoReflect.Descriptor instead.
 func (*AuditView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{87}
+	return file_command_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *AuditView) GetAtUnixMs() int64 {
@@ -7641,7 +7540,7 @@ type OpenSession struct {
 
 func (x *OpenSession) Reset() {
 	*x = OpenSession{}
-	mi := &file_command_proto_msgTypes[88]
+	mi := &file_command_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7653,7 +7552,7 @@ func (x *OpenSession) String() string {
 func (*OpenSession) ProtoMessage() {}
 
 func (x *OpenSession) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[88]
+	mi := &file_command_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7666,7 +7565,7 @@ func (x *OpenSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenSession.ProtoReflect.Descriptor instead.
 func (*OpenSession) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{88}
+	return file_command_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *OpenSession) GetSessionId() string {
@@ -7687,7 +7586,7 @@ type SessionIdle struct {
 
 func (x *SessionIdle) Reset() {
 	*x = SessionIdle{}
-	mi := &file_command_proto_msgTypes[89]
+	mi := &file_command_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7699,7 +7598,7 @@ func (x *SessionIdle) String() string {
 func (*SessionIdle) ProtoMessage() {}
 
 func (x *SessionIdle) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[89]
+	mi := &file_command_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7712,7 +7611,7 @@ func (x *SessionIdle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionIdle.ProtoReflect.Descriptor instead.
 func (*SessionIdle) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{89}
+	return file_command_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *SessionIdle) GetSessionId() string {
@@ -7731,7 +7630,7 @@ type Passivate struct {
 
 func (x *Passivate) Reset() {
 	*x = Passivate{}
-	mi := &file_command_proto_msgTypes[90]
+	mi := &file_command_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7743,7 +7642,7 @@ func (x *Passivate) String() string {
 func (*Passivate) ProtoMessage() {}
 
 func (x *Passivate) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[90]
+	mi := &file_command_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7756,7 +7655,7 @@ func (x *Passivate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Passivate.ProtoReflect.Descriptor instead.
 func (*Passivate) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{90}
+	return file_command_proto_rawDescGZIP(), []int{89}
 }
 
 type Staying struct {
@@ -7768,7 +7667,7 @@ type Staying struct {
 
 func (x *Staying) Reset() {
 	*x = Staying{}
-	mi := &file_command_proto_msgTypes[91]
+	mi := &file_command_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7780,7 +7679,7 @@ func (x *Staying) String() string {
 func (*Staying) ProtoMessage() {}
 
 func (x *Staying) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[91]
+	mi := &file_command_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7793,7 +7692,7 @@ func (x *Staying) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Staying.ProtoReflect.Descriptor instead.
 func (*Staying) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{91}
+	return file_command_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *Staying) GetSessionId() string {
@@ -7812,7 +7711,7 @@ type MakeRoom struct {
 
 func (x *MakeRoom) Reset() {
 	*x = MakeRoom{}
-	mi := &file_command_proto_msgTypes[92]
+	mi := &file_command_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7824,7 +7723,7 @@ func (x *MakeRoom) String() string {
 func (*MakeRoom) ProtoMessage() {}
 
 func (x *MakeRoom) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[92]
+	mi := &file_command_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7837,7 +7736,7 @@ func (x *MakeRoom) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MakeRoom.ProtoReflect.Descriptor instead.
 func (*MakeRoom) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{92}
+	return file_command_proto_rawDescGZIP(), []int{91}
 }
 
 // ReportIdle asks a worker whether it could leave memory. Reply: Idleness, in its turn.
@@ -7849,7 +7748,7 @@ type ReportIdle struct {
 
 func (x *ReportIdle) Reset() {
 	*x = ReportIdle{}
-	mi := &file_command_proto_msgTypes[93]
+	mi := &file_command_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7861,7 +7760,7 @@ func (x *ReportIdle) String() string {
 func (*ReportIdle) ProtoMessage() {}
 
 func (x *ReportIdle) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[93]
+	mi := &file_command_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7874,7 +7773,7 @@ func (x *ReportIdle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportIdle.ProtoReflect.Descriptor instead.
 func (*ReportIdle) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{93}
+	return file_command_proto_rawDescGZIP(), []int{92}
 }
 
 type Idleness struct {
@@ -7888,7 +7787,7 @@ type Idleness struct {
 
 func (x *Idleness) Reset() {
 	*x = Idleness{}
-	mi := &file_command_proto_msgTypes[94]
+	mi := &file_command_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7900,7 +7799,7 @@ func (x *Idleness) String() string {
 func (*Idleness) ProtoMessage() {}
 
 func (x *Idleness) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[94]
+	mi := &file_command_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7913,7 +7812,7 @@ func (x *Idleness) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Idleness.ProtoReflect.Descriptor instead.
 func (*Idleness) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{94}
+	return file_command_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *Idleness) GetIdle() bool {
@@ -7950,13 +7849,14 @@ type Configure struct {
 	Persist       Persist_Policy         `protobuf:"varint,20,opt,name=persist,proto3,enum=troupe.v1.Persist_Policy" json:"persist,omitempty"`
 	Ask           bool                   `protobuf:"varint,21,opt,name=ask,proto3" json:"ask,omitempty"`           // somebody may answer, now or later
 	Openings      int32                  `protobuf:"varint,22,opt,name=openings,proto3" json:"openings,omitempty"` // tries to open it in a row that ended in a panic
+	Run           bool                   `protobuf:"varint,191,opt,name=run,proto3" json:"run,omitempty"`          // its session was made for a run of a pipeline, which is to know what it waits for
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Configure) Reset() {
 	*x = Configure{}
-	mi := &file_command_proto_msgTypes[95]
+	mi := &file_command_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7968,7 +7868,7 @@ func (x *Configure) String() string {
 func (*Configure) ProtoMessage() {}
 
 func (x *Configure) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[95]
+	mi := &file_command_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7981,7 +7881,7 @@ func (x *Configure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Configure.ProtoReflect.Descriptor instead.
 func (*Configure) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{95}
+	return file_command_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *Configure) GetGrant() *Grant {
@@ -8054,6 +7954,13 @@ func (x *Configure) GetOpenings() int32 {
 	return 0
 }
 
+func (x *Configure) GetRun() bool {
+	if x != nil {
+		return x.Run
+	}
+	return false
+}
+
 // WorkerFailed tells the Session that a worker stopped working: it hands back every message
 // it still gets, until the Session has poisoned it.
 type WorkerFailed struct {
@@ -8069,7 +7976,7 @@ type WorkerFailed struct {
 
 func (x *WorkerFailed) Reset() {
 	*x = WorkerFailed{}
-	mi := &file_command_proto_msgTypes[96]
+	mi := &file_command_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8081,7 +7988,7 @@ func (x *WorkerFailed) String() string {
 func (*WorkerFailed) ProtoMessage() {}
 
 func (x *WorkerFailed) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[96]
+	mi := &file_command_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8094,7 +8001,7 @@ func (x *WorkerFailed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerFailed.ProtoReflect.Descriptor instead.
 func (*WorkerFailed) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{96}
+	return file_command_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *WorkerFailed) GetWorkerId() string {
@@ -8145,7 +8052,7 @@ type SessionEnded struct {
 
 func (x *SessionEnded) Reset() {
 	*x = SessionEnded{}
-	mi := &file_command_proto_msgTypes[97]
+	mi := &file_command_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8157,7 +8064,7 @@ func (x *SessionEnded) String() string {
 func (*SessionEnded) ProtoMessage() {}
 
 func (x *SessionEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[97]
+	mi := &file_command_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8170,7 +8077,7 @@ func (x *SessionEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionEnded.ProtoReflect.Descriptor instead.
 func (*SessionEnded) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{97}
+	return file_command_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *SessionEnded) GetSessionId() string {
@@ -8203,7 +8110,7 @@ type DescribeWorker struct {
 
 func (x *DescribeWorker) Reset() {
 	*x = DescribeWorker{}
-	mi := &file_command_proto_msgTypes[98]
+	mi := &file_command_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8215,7 +8122,7 @@ func (x *DescribeWorker) String() string {
 func (*DescribeWorker) ProtoMessage() {}
 
 func (x *DescribeWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[98]
+	mi := &file_command_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8228,7 +8135,7 @@ func (x *DescribeWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeWorker.ProtoReflect.Descriptor instead.
 func (*DescribeWorker) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{98}
+	return file_command_proto_rawDescGZIP(), []int{97}
 }
 
 // Watched tells a worker whether anybody looks at its live events.
@@ -8241,7 +8148,7 @@ type Watched struct {
 
 func (x *Watched) Reset() {
 	*x = Watched{}
-	mi := &file_command_proto_msgTypes[99]
+	mi := &file_command_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8253,7 +8160,7 @@ func (x *Watched) String() string {
 func (*Watched) ProtoMessage() {}
 
 func (x *Watched) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[99]
+	mi := &file_command_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8266,7 +8173,7 @@ func (x *Watched) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Watched.ProtoReflect.Descriptor instead.
 func (*Watched) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{99}
+	return file_command_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *Watched) GetOn() bool {
@@ -8293,7 +8200,7 @@ type AcquireLease struct {
 
 func (x *AcquireLease) Reset() {
 	*x = AcquireLease{}
-	mi := &file_command_proto_msgTypes[100]
+	mi := &file_command_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8305,7 +8212,7 @@ func (x *AcquireLease) String() string {
 func (*AcquireLease) ProtoMessage() {}
 
 func (x *AcquireLease) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[100]
+	mi := &file_command_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8318,7 +8225,7 @@ func (x *AcquireLease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireLease.ProtoReflect.Descriptor instead.
 func (*AcquireLease) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{100}
+	return file_command_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *AcquireLease) GetWorkspace() string {
@@ -8382,7 +8289,7 @@ type LeaseGranted struct {
 
 func (x *LeaseGranted) Reset() {
 	*x = LeaseGranted{}
-	mi := &file_command_proto_msgTypes[101]
+	mi := &file_command_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8394,7 +8301,7 @@ func (x *LeaseGranted) String() string {
 func (*LeaseGranted) ProtoMessage() {}
 
 func (x *LeaseGranted) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[101]
+	mi := &file_command_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8407,7 +8314,7 @@ func (x *LeaseGranted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseGranted.ProtoReflect.Descriptor instead.
 func (*LeaseGranted) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{101}
+	return file_command_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *LeaseGranted) GetWorkspace() string {
@@ -8450,7 +8357,7 @@ type LeaseQueued struct {
 
 func (x *LeaseQueued) Reset() {
 	*x = LeaseQueued{}
-	mi := &file_command_proto_msgTypes[102]
+	mi := &file_command_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8462,7 +8369,7 @@ func (x *LeaseQueued) String() string {
 func (*LeaseQueued) ProtoMessage() {}
 
 func (x *LeaseQueued) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[102]
+	mi := &file_command_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8475,7 +8382,7 @@ func (x *LeaseQueued) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseQueued.ProtoReflect.Descriptor instead.
 func (*LeaseQueued) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{102}
+	return file_command_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *LeaseQueued) GetWorkspace() string {
@@ -8519,7 +8426,7 @@ type ReleaseLease struct {
 
 func (x *ReleaseLease) Reset() {
 	*x = ReleaseLease{}
-	mi := &file_command_proto_msgTypes[103]
+	mi := &file_command_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8531,7 +8438,7 @@ func (x *ReleaseLease) String() string {
 func (*ReleaseLease) ProtoMessage() {}
 
 func (x *ReleaseLease) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[103]
+	mi := &file_command_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8544,7 +8451,7 @@ func (x *ReleaseLease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseLease.ProtoReflect.Descriptor instead.
 func (*ReleaseLease) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{103}
+	return file_command_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *ReleaseLease) GetWorkspace() string {
@@ -8589,7 +8496,7 @@ type EffectBegun struct {
 
 func (x *EffectBegun) Reset() {
 	*x = EffectBegun{}
-	mi := &file_command_proto_msgTypes[104]
+	mi := &file_command_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8601,7 +8508,7 @@ func (x *EffectBegun) String() string {
 func (*EffectBegun) ProtoMessage() {}
 
 func (x *EffectBegun) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[104]
+	mi := &file_command_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8614,7 +8521,7 @@ func (x *EffectBegun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EffectBegun.ProtoReflect.Descriptor instead.
 func (*EffectBegun) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{104}
+	return file_command_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *EffectBegun) GetWorkspace() string {
@@ -8654,7 +8561,7 @@ type EffectAllowed struct {
 
 func (x *EffectAllowed) Reset() {
 	*x = EffectAllowed{}
-	mi := &file_command_proto_msgTypes[105]
+	mi := &file_command_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8666,7 +8573,7 @@ func (x *EffectAllowed) String() string {
 func (*EffectAllowed) ProtoMessage() {}
 
 func (x *EffectAllowed) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[105]
+	mi := &file_command_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8679,7 +8586,7 @@ func (x *EffectAllowed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EffectAllowed.ProtoReflect.Descriptor instead.
 func (*EffectAllowed) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{105}
+	return file_command_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *EffectAllowed) GetExecId() string {
@@ -8700,7 +8607,7 @@ type EffectEnded struct {
 
 func (x *EffectEnded) Reset() {
 	*x = EffectEnded{}
-	mi := &file_command_proto_msgTypes[106]
+	mi := &file_command_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8712,7 +8619,7 @@ func (x *EffectEnded) String() string {
 func (*EffectEnded) ProtoMessage() {}
 
 func (x *EffectEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[106]
+	mi := &file_command_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8725,7 +8632,7 @@ func (x *EffectEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EffectEnded.ProtoReflect.Descriptor instead.
 func (*EffectEnded) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{106}
+	return file_command_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *EffectEnded) GetWorkspace() string {
@@ -8762,7 +8669,7 @@ type KeepJob struct {
 
 func (x *KeepJob) Reset() {
 	*x = KeepJob{}
-	mi := &file_command_proto_msgTypes[107]
+	mi := &file_command_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8774,7 +8681,7 @@ func (x *KeepJob) String() string {
 func (*KeepJob) ProtoMessage() {}
 
 func (x *KeepJob) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[107]
+	mi := &file_command_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8787,7 +8694,7 @@ func (x *KeepJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepJob.ProtoReflect.Descriptor instead.
 func (*KeepJob) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{107}
+	return file_command_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *KeepJob) GetWorkspace() string {
@@ -8831,7 +8738,7 @@ type OpenWorkspace struct {
 
 func (x *OpenWorkspace) Reset() {
 	*x = OpenWorkspace{}
-	mi := &file_command_proto_msgTypes[108]
+	mi := &file_command_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8843,7 +8750,7 @@ func (x *OpenWorkspace) String() string {
 func (*OpenWorkspace) ProtoMessage() {}
 
 func (x *OpenWorkspace) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[108]
+	mi := &file_command_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8856,7 +8763,7 @@ func (x *OpenWorkspace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenWorkspace.ProtoReflect.Descriptor instead.
 func (*OpenWorkspace) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{108}
+	return file_command_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *OpenWorkspace) GetGrant() *WorkspaceGrant {
@@ -8889,7 +8796,7 @@ type WorkspaceReady struct {
 
 func (x *WorkspaceReady) Reset() {
 	*x = WorkspaceReady{}
-	mi := &file_command_proto_msgTypes[109]
+	mi := &file_command_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8901,7 +8808,7 @@ func (x *WorkspaceReady) String() string {
 func (*WorkspaceReady) ProtoMessage() {}
 
 func (x *WorkspaceReady) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[109]
+	mi := &file_command_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8914,7 +8821,7 @@ func (x *WorkspaceReady) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkspaceReady.ProtoReflect.Descriptor instead.
 func (*WorkspaceReady) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{109}
+	return file_command_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *WorkspaceReady) GetOverlaps() []*WorkspaceRef {
@@ -8935,7 +8842,7 @@ type KeepWorkspaces struct {
 
 func (x *KeepWorkspaces) Reset() {
 	*x = KeepWorkspaces{}
-	mi := &file_command_proto_msgTypes[110]
+	mi := &file_command_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8947,7 +8854,7 @@ func (x *KeepWorkspaces) String() string {
 func (*KeepWorkspaces) ProtoMessage() {}
 
 func (x *KeepWorkspaces) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[110]
+	mi := &file_command_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8960,7 +8867,7 @@ func (x *KeepWorkspaces) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepWorkspaces.ProtoReflect.Descriptor instead.
 func (*KeepWorkspaces) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{110}
+	return file_command_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *KeepWorkspaces) GetSessionId() string {
@@ -8988,7 +8895,7 @@ type RetireWorkspace struct {
 
 func (x *RetireWorkspace) Reset() {
 	*x = RetireWorkspace{}
-	mi := &file_command_proto_msgTypes[111]
+	mi := &file_command_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9000,7 +8907,7 @@ func (x *RetireWorkspace) String() string {
 func (*RetireWorkspace) ProtoMessage() {}
 
 func (x *RetireWorkspace) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[111]
+	mi := &file_command_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9013,7 +8920,7 @@ func (x *RetireWorkspace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetireWorkspace.ProtoReflect.Descriptor instead.
 func (*RetireWorkspace) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{111}
+	return file_command_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *RetireWorkspace) GetGeneration() uint64 {
@@ -9033,7 +8940,7 @@ type WorkspaceUnused struct {
 
 func (x *WorkspaceUnused) Reset() {
 	*x = WorkspaceUnused{}
-	mi := &file_command_proto_msgTypes[112]
+	mi := &file_command_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9045,7 +8952,7 @@ func (x *WorkspaceUnused) String() string {
 func (*WorkspaceUnused) ProtoMessage() {}
 
 func (x *WorkspaceUnused) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[112]
+	mi := &file_command_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9058,7 +8965,7 @@ func (x *WorkspaceUnused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkspaceUnused.ProtoReflect.Descriptor instead.
 func (*WorkspaceUnused) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{112}
+	return file_command_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *WorkspaceUnused) GetId() string {
@@ -9083,7 +8990,7 @@ type DescribeWorkspace struct {
 
 func (x *DescribeWorkspace) Reset() {
 	*x = DescribeWorkspace{}
-	mi := &file_command_proto_msgTypes[113]
+	mi := &file_command_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9095,7 +9002,7 @@ func (x *DescribeWorkspace) String() string {
 func (*DescribeWorkspace) ProtoMessage() {}
 
 func (x *DescribeWorkspace) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[113]
+	mi := &file_command_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9108,7 +9015,7 @@ func (x *DescribeWorkspace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeWorkspace.ProtoReflect.Descriptor instead.
 func (*DescribeWorkspace) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{113}
+	return file_command_proto_rawDescGZIP(), []int{112}
 }
 
 type WorkspaceView struct {
@@ -9124,7 +9031,7 @@ type WorkspaceView struct {
 
 func (x *WorkspaceView) Reset() {
 	*x = WorkspaceView{}
-	mi := &file_command_proto_msgTypes[114]
+	mi := &file_command_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9136,7 +9043,7 @@ func (x *WorkspaceView) String() string {
 func (*WorkspaceView) ProtoMessage() {}
 
 func (x *WorkspaceView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[114]
+	mi := &file_command_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9149,7 +9056,7 @@ func (x *WorkspaceView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkspaceView.ProtoReflect.Descriptor instead.
 func (*WorkspaceView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{114}
+	return file_command_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *WorkspaceView) GetUri() string {
@@ -9197,7 +9104,7 @@ type FindActor struct {
 
 func (x *FindActor) Reset() {
 	*x = FindActor{}
-	mi := &file_command_proto_msgTypes[115]
+	mi := &file_command_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9209,7 +9116,7 @@ func (x *FindActor) String() string {
 func (*FindActor) ProtoMessage() {}
 
 func (x *FindActor) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[115]
+	mi := &file_command_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9222,7 +9129,7 @@ func (x *FindActor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindActor.ProtoReflect.Descriptor instead.
 func (*FindActor) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{115}
+	return file_command_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *FindActor) GetName() string {
@@ -9242,7 +9149,7 @@ type Replaced struct {
 
 func (x *Replaced) Reset() {
 	*x = Replaced{}
-	mi := &file_command_proto_msgTypes[116]
+	mi := &file_command_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9254,7 +9161,7 @@ func (x *Replaced) String() string {
 func (*Replaced) ProtoMessage() {}
 
 func (x *Replaced) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[116]
+	mi := &file_command_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9267,7 +9174,7 @@ func (x *Replaced) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Replaced.ProtoReflect.Descriptor instead.
 func (*Replaced) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{116}
+	return file_command_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *Replaced) GetName() string {
@@ -9298,7 +9205,7 @@ type AcquirePermit struct {
 
 func (x *AcquirePermit) Reset() {
 	*x = AcquirePermit{}
-	mi := &file_command_proto_msgTypes[117]
+	mi := &file_command_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9310,7 +9217,7 @@ func (x *AcquirePermit) String() string {
 func (*AcquirePermit) ProtoMessage() {}
 
 func (x *AcquirePermit) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[117]
+	mi := &file_command_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9323,7 +9230,7 @@ func (x *AcquirePermit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquirePermit.ProtoReflect.Descriptor instead.
 func (*AcquirePermit) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{117}
+	return file_command_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *AcquirePermit) GetRequest() uint64 {
@@ -9377,7 +9284,7 @@ type PermitGranted struct {
 
 func (x *PermitGranted) Reset() {
 	*x = PermitGranted{}
-	mi := &file_command_proto_msgTypes[118]
+	mi := &file_command_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9389,7 +9296,7 @@ func (x *PermitGranted) String() string {
 func (*PermitGranted) ProtoMessage() {}
 
 func (x *PermitGranted) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[118]
+	mi := &file_command_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9402,7 +9309,7 @@ func (x *PermitGranted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermitGranted.ProtoReflect.Descriptor instead.
 func (*PermitGranted) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{118}
+	return file_command_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *PermitGranted) GetRequest() uint64 {
@@ -9423,7 +9330,7 @@ type PermitDenied struct {
 
 func (x *PermitDenied) Reset() {
 	*x = PermitDenied{}
-	mi := &file_command_proto_msgTypes[119]
+	mi := &file_command_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9435,7 +9342,7 @@ func (x *PermitDenied) String() string {
 func (*PermitDenied) ProtoMessage() {}
 
 func (x *PermitDenied) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[119]
+	mi := &file_command_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9448,7 +9355,7 @@ func (x *PermitDenied) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermitDenied.ProtoReflect.Descriptor instead.
 func (*PermitDenied) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{119}
+	return file_command_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *PermitDenied) GetRequest() uint64 {
@@ -9478,7 +9385,7 @@ type ReleasePermit struct {
 
 func (x *ReleasePermit) Reset() {
 	*x = ReleasePermit{}
-	mi := &file_command_proto_msgTypes[120]
+	mi := &file_command_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9490,7 +9397,7 @@ func (x *ReleasePermit) String() string {
 func (*ReleasePermit) ProtoMessage() {}
 
 func (x *ReleasePermit) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[120]
+	mi := &file_command_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9503,7 +9410,7 @@ func (x *ReleasePermit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleasePermit.ProtoReflect.Descriptor instead.
 func (*ReleasePermit) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{120}
+	return file_command_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *ReleasePermit) GetRequest() uint64 {
@@ -9556,7 +9463,7 @@ type AskBudget struct {
 
 func (x *AskBudget) Reset() {
 	*x = AskBudget{}
-	mi := &file_command_proto_msgTypes[121]
+	mi := &file_command_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9568,7 +9475,7 @@ func (x *AskBudget) String() string {
 func (*AskBudget) ProtoMessage() {}
 
 func (x *AskBudget) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[121]
+	mi := &file_command_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9581,7 +9488,7 @@ func (x *AskBudget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AskBudget.ProtoReflect.Descriptor instead.
 func (*AskBudget) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{121}
+	return file_command_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *AskBudget) GetWorkerId() string {
@@ -9631,7 +9538,7 @@ type BudgetGranted struct {
 
 func (x *BudgetGranted) Reset() {
 	*x = BudgetGranted{}
-	mi := &file_command_proto_msgTypes[122]
+	mi := &file_command_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9643,7 +9550,7 @@ func (x *BudgetGranted) String() string {
 func (*BudgetGranted) ProtoMessage() {}
 
 func (x *BudgetGranted) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[122]
+	mi := &file_command_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9656,7 +9563,7 @@ func (x *BudgetGranted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BudgetGranted.ProtoReflect.Descriptor instead.
 func (*BudgetGranted) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{122}
+	return file_command_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *BudgetGranted) GetAsk() uint64 {
@@ -9699,7 +9606,7 @@ type BudgetRefused struct {
 
 func (x *BudgetRefused) Reset() {
 	*x = BudgetRefused{}
-	mi := &file_command_proto_msgTypes[123]
+	mi := &file_command_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9711,7 +9618,7 @@ func (x *BudgetRefused) String() string {
 func (*BudgetRefused) ProtoMessage() {}
 
 func (x *BudgetRefused) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[123]
+	mi := &file_command_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9724,7 +9631,7 @@ func (x *BudgetRefused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BudgetRefused.ProtoReflect.Descriptor instead.
 func (*BudgetRefused) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{123}
+	return file_command_proto_rawDescGZIP(), []int{122}
 }
 
 func (x *BudgetRefused) GetAsk() uint64 {
@@ -9766,7 +9673,7 @@ type BudgetShort struct {
 
 func (x *BudgetShort) Reset() {
 	*x = BudgetShort{}
-	mi := &file_command_proto_msgTypes[124]
+	mi := &file_command_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9778,7 +9685,7 @@ func (x *BudgetShort) String() string {
 func (*BudgetShort) ProtoMessage() {}
 
 func (x *BudgetShort) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[124]
+	mi := &file_command_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9791,7 +9698,7 @@ func (x *BudgetShort) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BudgetShort.ProtoReflect.Descriptor instead.
 func (*BudgetShort) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{124}
+	return file_command_proto_rawDescGZIP(), []int{123}
 }
 
 func (x *BudgetShort) GetAsk() uint64 {
@@ -9826,7 +9733,7 @@ type ReportBudget struct {
 
 func (x *ReportBudget) Reset() {
 	*x = ReportBudget{}
-	mi := &file_command_proto_msgTypes[125]
+	mi := &file_command_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9838,7 +9745,7 @@ func (x *ReportBudget) String() string {
 func (*ReportBudget) ProtoMessage() {}
 
 func (x *ReportBudget) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[125]
+	mi := &file_command_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9851,7 +9758,7 @@ func (x *ReportBudget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportBudget.ProtoReflect.Descriptor instead.
 func (*ReportBudget) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{125}
+	return file_command_proto_rawDescGZIP(), []int{124}
 }
 
 func (x *ReportBudget) GetWorkerId() string {
@@ -9908,7 +9815,7 @@ type Execute struct {
 
 func (x *Execute) Reset() {
 	*x = Execute{}
-	mi := &file_command_proto_msgTypes[126]
+	mi := &file_command_proto_msgTypes[125]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9920,7 +9827,7 @@ func (x *Execute) String() string {
 func (*Execute) ProtoMessage() {}
 
 func (x *Execute) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[126]
+	mi := &file_command_proto_msgTypes[125]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9933,7 +9840,7 @@ func (x *Execute) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Execute.ProtoReflect.Descriptor instead.
 func (*Execute) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{126}
+	return file_command_proto_rawDescGZIP(), []int{125}
 }
 
 func (x *Execute) GetExecId() string {
@@ -10179,7 +10086,7 @@ type ToolReply struct {
 
 func (x *ToolReply) Reset() {
 	*x = ToolReply{}
-	mi := &file_command_proto_msgTypes[127]
+	mi := &file_command_proto_msgTypes[126]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10191,7 +10098,7 @@ func (x *ToolReply) String() string {
 func (*ToolReply) ProtoMessage() {}
 
 func (x *ToolReply) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[127]
+	mi := &file_command_proto_msgTypes[126]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10204,7 +10111,7 @@ func (x *ToolReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolReply.ProtoReflect.Descriptor instead.
 func (*ToolReply) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{127}
+	return file_command_proto_rawDescGZIP(), []int{126}
 }
 
 func (x *ToolReply) GetExecId() string {
@@ -10339,7 +10246,7 @@ type LedgerEntry struct {
 
 func (x *LedgerEntry) Reset() {
 	*x = LedgerEntry{}
-	mi := &file_command_proto_msgTypes[128]
+	mi := &file_command_proto_msgTypes[127]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10351,7 +10258,7 @@ func (x *LedgerEntry) String() string {
 func (*LedgerEntry) ProtoMessage() {}
 
 func (x *LedgerEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[128]
+	mi := &file_command_proto_msgTypes[127]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10364,7 +10271,7 @@ func (x *LedgerEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LedgerEntry.ProtoReflect.Descriptor instead.
 func (*LedgerEntry) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{128}
+	return file_command_proto_rawDescGZIP(), []int{127}
 }
 
 func (x *LedgerEntry) GetExecId() string {
@@ -10406,7 +10313,7 @@ type CancelCalls struct {
 
 func (x *CancelCalls) Reset() {
 	*x = CancelCalls{}
-	mi := &file_command_proto_msgTypes[129]
+	mi := &file_command_proto_msgTypes[128]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10418,7 +10325,7 @@ func (x *CancelCalls) String() string {
 func (*CancelCalls) ProtoMessage() {}
 
 func (x *CancelCalls) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[129]
+	mi := &file_command_proto_msgTypes[128]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10431,7 +10338,7 @@ func (x *CancelCalls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelCalls.ProtoReflect.Descriptor instead.
 func (*CancelCalls) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{129}
+	return file_command_proto_rawDescGZIP(), []int{128}
 }
 
 func (x *CancelCalls) GetExecIds() []string {
@@ -10463,7 +10370,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_command_proto_msgTypes[130]
+	mi := &file_command_proto_msgTypes[129]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10475,7 +10382,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[130]
+	mi := &file_command_proto_msgTypes[129]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10488,7 +10395,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{130}
+	return file_command_proto_rawDescGZIP(), []int{129}
 }
 
 func (x *Progress) GetExecId() string {
@@ -10542,7 +10449,7 @@ type ListProjects struct {
 
 func (x *ListProjects) Reset() {
 	*x = ListProjects{}
-	mi := &file_command_proto_msgTypes[131]
+	mi := &file_command_proto_msgTypes[130]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10554,7 +10461,7 @@ func (x *ListProjects) String() string {
 func (*ListProjects) ProtoMessage() {}
 
 func (x *ListProjects) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[131]
+	mi := &file_command_proto_msgTypes[130]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10567,7 +10474,7 @@ func (x *ListProjects) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProjects.ProtoReflect.Descriptor instead.
 func (*ListProjects) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{131}
+	return file_command_proto_rawDescGZIP(), []int{130}
 }
 
 type Projects struct {
@@ -10579,7 +10486,7 @@ type Projects struct {
 
 func (x *Projects) Reset() {
 	*x = Projects{}
-	mi := &file_command_proto_msgTypes[132]
+	mi := &file_command_proto_msgTypes[131]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10591,7 +10498,7 @@ func (x *Projects) String() string {
 func (*Projects) ProtoMessage() {}
 
 func (x *Projects) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[132]
+	mi := &file_command_proto_msgTypes[131]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10604,7 +10511,7 @@ func (x *Projects) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Projects.ProtoReflect.Descriptor instead.
 func (*Projects) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{132}
+	return file_command_proto_rawDescGZIP(), []int{131}
 }
 
 func (x *Projects) GetProjects() []*Project {
@@ -10625,7 +10532,7 @@ type SaveProject struct {
 
 func (x *SaveProject) Reset() {
 	*x = SaveProject{}
-	mi := &file_command_proto_msgTypes[133]
+	mi := &file_command_proto_msgTypes[132]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10637,7 +10544,7 @@ func (x *SaveProject) String() string {
 func (*SaveProject) ProtoMessage() {}
 
 func (x *SaveProject) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[133]
+	mi := &file_command_proto_msgTypes[132]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10650,7 +10557,7 @@ func (x *SaveProject) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveProject.ProtoReflect.Descriptor instead.
 func (*SaveProject) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{133}
+	return file_command_proto_rawDescGZIP(), []int{132}
 }
 
 func (x *SaveProject) GetName() string {
@@ -10677,7 +10584,7 @@ type RemoveProject struct {
 
 func (x *RemoveProject) Reset() {
 	*x = RemoveProject{}
-	mi := &file_command_proto_msgTypes[134]
+	mi := &file_command_proto_msgTypes[133]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10689,7 +10596,7 @@ func (x *RemoveProject) String() string {
 func (*RemoveProject) ProtoMessage() {}
 
 func (x *RemoveProject) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[134]
+	mi := &file_command_proto_msgTypes[133]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10702,7 +10609,7 @@ func (x *RemoveProject) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveProject.ProtoReflect.Descriptor instead.
 func (*RemoveProject) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{134}
+	return file_command_proto_rawDescGZIP(), []int{133}
 }
 
 func (x *RemoveProject) GetProject() string {
@@ -10724,7 +10631,7 @@ type SetVariables struct {
 
 func (x *SetVariables) Reset() {
 	*x = SetVariables{}
-	mi := &file_command_proto_msgTypes[135]
+	mi := &file_command_proto_msgTypes[134]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10736,7 +10643,7 @@ func (x *SetVariables) String() string {
 func (*SetVariables) ProtoMessage() {}
 
 func (x *SetVariables) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[135]
+	mi := &file_command_proto_msgTypes[134]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10749,7 +10656,7 @@ func (x *SetVariables) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetVariables.ProtoReflect.Descriptor instead.
 func (*SetVariables) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{135}
+	return file_command_proto_rawDescGZIP(), []int{134}
 }
 
 func (x *SetVariables) GetProject() string {
@@ -10783,7 +10690,7 @@ type TakeVariables struct {
 
 func (x *TakeVariables) Reset() {
 	*x = TakeVariables{}
-	mi := &file_command_proto_msgTypes[136]
+	mi := &file_command_proto_msgTypes[135]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10795,7 +10702,7 @@ func (x *TakeVariables) String() string {
 func (*TakeVariables) ProtoMessage() {}
 
 func (x *TakeVariables) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[136]
+	mi := &file_command_proto_msgTypes[135]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10808,7 +10715,7 @@ func (x *TakeVariables) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TakeVariables.ProtoReflect.Descriptor instead.
 func (*TakeVariables) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{136}
+	return file_command_proto_rawDescGZIP(), []int{135}
 }
 
 func (x *TakeVariables) GetProjectId() string {
@@ -10828,7 +10735,7 @@ type ReadFields struct {
 
 func (x *ReadFields) Reset() {
 	*x = ReadFields{}
-	mi := &file_command_proto_msgTypes[137]
+	mi := &file_command_proto_msgTypes[136]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10840,7 +10747,7 @@ func (x *ReadFields) String() string {
 func (*ReadFields) ProtoMessage() {}
 
 func (x *ReadFields) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[137]
+	mi := &file_command_proto_msgTypes[136]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10853,7 +10760,7 @@ func (x *ReadFields) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadFields.ProtoReflect.Descriptor instead.
 func (*ReadFields) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{137}
+	return file_command_proto_rawDescGZIP(), []int{136}
 }
 
 func (x *ReadFields) GetWorkspace() string {
@@ -10875,7 +10782,7 @@ type FieldsView struct {
 
 func (x *FieldsView) Reset() {
 	*x = FieldsView{}
-	mi := &file_command_proto_msgTypes[138]
+	mi := &file_command_proto_msgTypes[137]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10887,7 +10794,7 @@ func (x *FieldsView) String() string {
 func (*FieldsView) ProtoMessage() {}
 
 func (x *FieldsView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[138]
+	mi := &file_command_proto_msgTypes[137]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10900,7 +10807,7 @@ func (x *FieldsView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldsView.ProtoReflect.Descriptor instead.
 func (*FieldsView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{138}
+	return file_command_proto_rawDescGZIP(), []int{137}
 }
 
 func (x *FieldsView) GetWorkspace() string {
@@ -10947,7 +10854,7 @@ type FieldView struct {
 
 func (x *FieldView) Reset() {
 	*x = FieldView{}
-	mi := &file_command_proto_msgTypes[139]
+	mi := &file_command_proto_msgTypes[138]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10959,7 +10866,7 @@ func (x *FieldView) String() string {
 func (*FieldView) ProtoMessage() {}
 
 func (x *FieldView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[139]
+	mi := &file_command_proto_msgTypes[138]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10972,7 +10879,7 @@ func (x *FieldView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldView.ProtoReflect.Descriptor instead.
 func (*FieldView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{139}
+	return file_command_proto_rawDescGZIP(), []int{138}
 }
 
 func (x *FieldView) GetName() string {
@@ -11049,7 +10956,7 @@ type SetField struct {
 
 func (x *SetField) Reset() {
 	*x = SetField{}
-	mi := &file_command_proto_msgTypes[140]
+	mi := &file_command_proto_msgTypes[139]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11061,7 +10968,7 @@ func (x *SetField) String() string {
 func (*SetField) ProtoMessage() {}
 
 func (x *SetField) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[140]
+	mi := &file_command_proto_msgTypes[139]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11074,7 +10981,7 @@ func (x *SetField) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetField.ProtoReflect.Descriptor instead.
 func (*SetField) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{140}
+	return file_command_proto_rawDescGZIP(), []int{139}
 }
 
 func (x *SetField) GetWorkspace() string {
@@ -11144,7 +11051,7 @@ type FieldUpdated struct {
 
 func (x *FieldUpdated) Reset() {
 	*x = FieldUpdated{}
-	mi := &file_command_proto_msgTypes[141]
+	mi := &file_command_proto_msgTypes[140]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11156,7 +11063,7 @@ func (x *FieldUpdated) String() string {
 func (*FieldUpdated) ProtoMessage() {}
 
 func (x *FieldUpdated) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[141]
+	mi := &file_command_proto_msgTypes[140]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11169,7 +11076,7 @@ func (x *FieldUpdated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldUpdated.ProtoReflect.Descriptor instead.
 func (*FieldUpdated) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{141}
+	return file_command_proto_rawDescGZIP(), []int{140}
 }
 
 func (x *FieldUpdated) GetWorkspace() string {
@@ -11206,7 +11113,7 @@ type DeclareFields struct {
 
 func (x *DeclareFields) Reset() {
 	*x = DeclareFields{}
-	mi := &file_command_proto_msgTypes[142]
+	mi := &file_command_proto_msgTypes[141]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11218,7 +11125,7 @@ func (x *DeclareFields) String() string {
 func (*DeclareFields) ProtoMessage() {}
 
 func (x *DeclareFields) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[142]
+	mi := &file_command_proto_msgTypes[141]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11231,7 +11138,7 @@ func (x *DeclareFields) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeclareFields.ProtoReflect.Descriptor instead.
 func (*DeclareFields) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{142}
+	return file_command_proto_rawDescGZIP(), []int{141}
 }
 
 func (x *DeclareFields) GetWorkspace() string {
@@ -11273,7 +11180,7 @@ type FieldChanged struct {
 
 func (x *FieldChanged) Reset() {
 	*x = FieldChanged{}
-	mi := &file_command_proto_msgTypes[143]
+	mi := &file_command_proto_msgTypes[142]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11285,7 +11192,7 @@ func (x *FieldChanged) String() string {
 func (*FieldChanged) ProtoMessage() {}
 
 func (x *FieldChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[143]
+	mi := &file_command_proto_msgTypes[142]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11298,7 +11205,7 @@ func (x *FieldChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldChanged.ProtoReflect.Descriptor instead.
 func (*FieldChanged) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{143}
+	return file_command_proto_rawDescGZIP(), []int{142}
 }
 
 func (x *FieldChanged) GetId() string {
@@ -11325,7 +11232,7 @@ type DiffCopy struct {
 
 func (x *DiffCopy) Reset() {
 	*x = DiffCopy{}
-	mi := &file_command_proto_msgTypes[144]
+	mi := &file_command_proto_msgTypes[143]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11337,7 +11244,7 @@ func (x *DiffCopy) String() string {
 func (*DiffCopy) ProtoMessage() {}
 
 func (x *DiffCopy) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[144]
+	mi := &file_command_proto_msgTypes[143]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11350,7 +11257,7 @@ func (x *DiffCopy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiffCopy.ProtoReflect.Descriptor instead.
 func (*DiffCopy) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{144}
+	return file_command_proto_rawDescGZIP(), []int{143}
 }
 
 func (x *DiffCopy) GetWorker() string {
@@ -11372,7 +11279,7 @@ type ApplyCopy struct {
 
 func (x *ApplyCopy) Reset() {
 	*x = ApplyCopy{}
-	mi := &file_command_proto_msgTypes[145]
+	mi := &file_command_proto_msgTypes[144]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11384,7 +11291,7 @@ func (x *ApplyCopy) String() string {
 func (*ApplyCopy) ProtoMessage() {}
 
 func (x *ApplyCopy) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[145]
+	mi := &file_command_proto_msgTypes[144]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11397,7 +11304,7 @@ func (x *ApplyCopy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyCopy.ProtoReflect.Descriptor instead.
 func (*ApplyCopy) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{145}
+	return file_command_proto_rawDescGZIP(), []int{144}
 }
 
 func (x *ApplyCopy) GetBy() string {
@@ -11426,7 +11333,7 @@ type Changes struct {
 
 func (x *Changes) Reset() {
 	*x = Changes{}
-	mi := &file_command_proto_msgTypes[146]
+	mi := &file_command_proto_msgTypes[145]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11438,7 +11345,7 @@ func (x *Changes) String() string {
 func (*Changes) ProtoMessage() {}
 
 func (x *Changes) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[146]
+	mi := &file_command_proto_msgTypes[145]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11451,7 +11358,7 @@ func (x *Changes) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Changes.ProtoReflect.Descriptor instead.
 func (*Changes) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{146}
+	return file_command_proto_rawDescGZIP(), []int{145}
 }
 
 func (x *Changes) GetFolder() string {
@@ -11495,7 +11402,7 @@ type FileChange struct {
 
 func (x *FileChange) Reset() {
 	*x = FileChange{}
-	mi := &file_command_proto_msgTypes[147]
+	mi := &file_command_proto_msgTypes[146]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11507,7 +11414,7 @@ func (x *FileChange) String() string {
 func (*FileChange) ProtoMessage() {}
 
 func (x *FileChange) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[147]
+	mi := &file_command_proto_msgTypes[146]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11520,7 +11427,7 @@ func (x *FileChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileChange.ProtoReflect.Descriptor instead.
 func (*FileChange) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{147}
+	return file_command_proto_rawDescGZIP(), []int{146}
 }
 
 func (x *FileChange) GetPath() string {
@@ -11571,7 +11478,7 @@ type UseFile struct {
 
 func (x *UseFile) Reset() {
 	*x = UseFile{}
-	mi := &file_command_proto_msgTypes[148]
+	mi := &file_command_proto_msgTypes[147]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11583,7 +11490,7 @@ func (x *UseFile) String() string {
 func (*UseFile) ProtoMessage() {}
 
 func (x *UseFile) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[148]
+	mi := &file_command_proto_msgTypes[147]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11596,7 +11503,7 @@ func (x *UseFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UseFile.ProtoReflect.Descriptor instead.
 func (*UseFile) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{148}
+	return file_command_proto_rawDescGZIP(), []int{147}
 }
 
 func (x *UseFile) GetAction() UseFile_Action {
@@ -11630,7 +11537,7 @@ type Files struct {
 
 func (x *Files) Reset() {
 	*x = Files{}
-	mi := &file_command_proto_msgTypes[149]
+	mi := &file_command_proto_msgTypes[148]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11642,7 +11549,7 @@ func (x *Files) String() string {
 func (*Files) ProtoMessage() {}
 
 func (x *Files) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[149]
+	mi := &file_command_proto_msgTypes[148]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11655,7 +11562,7 @@ func (x *Files) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Files.ProtoReflect.Descriptor instead.
 func (*Files) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{149}
+	return file_command_proto_rawDescGZIP(), []int{148}
 }
 
 func (x *Files) GetEntries() []*FileEntry {
@@ -11684,7 +11591,7 @@ type FileEntry struct {
 
 func (x *FileEntry) Reset() {
 	*x = FileEntry{}
-	mi := &file_command_proto_msgTypes[150]
+	mi := &file_command_proto_msgTypes[149]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11696,7 +11603,7 @@ func (x *FileEntry) String() string {
 func (*FileEntry) ProtoMessage() {}
 
 func (x *FileEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[150]
+	mi := &file_command_proto_msgTypes[149]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11709,7 +11616,7 @@ func (x *FileEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileEntry.ProtoReflect.Descriptor instead.
 func (*FileEntry) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{150}
+	return file_command_proto_rawDescGZIP(), []int{149}
 }
 
 func (x *FileEntry) GetPath() string {
@@ -11750,7 +11657,7 @@ type ListSessions struct {
 
 func (x *ListSessions) Reset() {
 	*x = ListSessions{}
-	mi := &file_command_proto_msgTypes[151]
+	mi := &file_command_proto_msgTypes[150]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11762,7 +11669,7 @@ func (x *ListSessions) String() string {
 func (*ListSessions) ProtoMessage() {}
 
 func (x *ListSessions) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[151]
+	mi := &file_command_proto_msgTypes[150]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11775,7 +11682,7 @@ func (x *ListSessions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessions.ProtoReflect.Descriptor instead.
 func (*ListSessions) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{151}
+	return file_command_proto_rawDescGZIP(), []int{150}
 }
 
 func (x *ListSessions) GetFolder() string {
@@ -11801,7 +11708,7 @@ type Sessions struct {
 
 func (x *Sessions) Reset() {
 	*x = Sessions{}
-	mi := &file_command_proto_msgTypes[152]
+	mi := &file_command_proto_msgTypes[151]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11813,7 +11720,7 @@ func (x *Sessions) String() string {
 func (*Sessions) ProtoMessage() {}
 
 func (x *Sessions) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[152]
+	mi := &file_command_proto_msgTypes[151]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11826,7 +11733,7 @@ func (x *Sessions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sessions.ProtoReflect.Descriptor instead.
 func (*Sessions) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{152}
+	return file_command_proto_rawDescGZIP(), []int{151}
 }
 
 func (x *Sessions) GetSessions() []*SessionView {
@@ -11845,7 +11752,7 @@ type ListWorkers struct {
 
 func (x *ListWorkers) Reset() {
 	*x = ListWorkers{}
-	mi := &file_command_proto_msgTypes[153]
+	mi := &file_command_proto_msgTypes[152]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11857,7 +11764,7 @@ func (x *ListWorkers) String() string {
 func (*ListWorkers) ProtoMessage() {}
 
 func (x *ListWorkers) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[153]
+	mi := &file_command_proto_msgTypes[152]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11870,7 +11777,7 @@ func (x *ListWorkers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkers.ProtoReflect.Descriptor instead.
 func (*ListWorkers) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{153}
+	return file_command_proto_rawDescGZIP(), []int{152}
 }
 
 func (x *ListWorkers) GetSessionId() string {
@@ -11889,7 +11796,7 @@ type Workers struct {
 
 func (x *Workers) Reset() {
 	*x = Workers{}
-	mi := &file_command_proto_msgTypes[154]
+	mi := &file_command_proto_msgTypes[153]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11901,7 +11808,7 @@ func (x *Workers) String() string {
 func (*Workers) ProtoMessage() {}
 
 func (x *Workers) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[154]
+	mi := &file_command_proto_msgTypes[153]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11914,7 +11821,7 @@ func (x *Workers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Workers.ProtoReflect.Descriptor instead.
 func (*Workers) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{154}
+	return file_command_proto_rawDescGZIP(), []int{153}
 }
 
 func (x *Workers) GetWorkers() []*WorkerView {
@@ -11934,7 +11841,7 @@ type ListWorkspaces struct {
 
 func (x *ListWorkspaces) Reset() {
 	*x = ListWorkspaces{}
-	mi := &file_command_proto_msgTypes[155]
+	mi := &file_command_proto_msgTypes[154]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11946,7 +11853,7 @@ func (x *ListWorkspaces) String() string {
 func (*ListWorkspaces) ProtoMessage() {}
 
 func (x *ListWorkspaces) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[155]
+	mi := &file_command_proto_msgTypes[154]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11959,7 +11866,7 @@ func (x *ListWorkspaces) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkspaces.ProtoReflect.Descriptor instead.
 func (*ListWorkspaces) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{155}
+	return file_command_proto_rawDescGZIP(), []int{154}
 }
 
 func (x *ListWorkspaces) GetSessionId() string {
@@ -11978,7 +11885,7 @@ type Workspaces struct {
 
 func (x *Workspaces) Reset() {
 	*x = Workspaces{}
-	mi := &file_command_proto_msgTypes[156]
+	mi := &file_command_proto_msgTypes[155]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11990,7 +11897,7 @@ func (x *Workspaces) String() string {
 func (*Workspaces) ProtoMessage() {}
 
 func (x *Workspaces) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[156]
+	mi := &file_command_proto_msgTypes[155]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12003,7 +11910,7 @@ func (x *Workspaces) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Workspaces.ProtoReflect.Descriptor instead.
 func (*Workspaces) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{156}
+	return file_command_proto_rawDescGZIP(), []int{155}
 }
 
 func (x *Workspaces) GetWorkspaces() []*SessionWorkspace {
@@ -12024,7 +11931,7 @@ type SessionWorkspace struct {
 
 func (x *SessionWorkspace) Reset() {
 	*x = SessionWorkspace{}
-	mi := &file_command_proto_msgTypes[157]
+	mi := &file_command_proto_msgTypes[156]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12036,7 +11943,7 @@ func (x *SessionWorkspace) String() string {
 func (*SessionWorkspace) ProtoMessage() {}
 
 func (x *SessionWorkspace) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[157]
+	mi := &file_command_proto_msgTypes[156]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12049,7 +11956,7 @@ func (x *SessionWorkspace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionWorkspace.ProtoReflect.Descriptor instead.
 func (*SessionWorkspace) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{157}
+	return file_command_proto_rawDescGZIP(), []int{156}
 }
 
 func (x *SessionWorkspace) GetSessionId() string {
@@ -12083,7 +11990,7 @@ type ListCalls struct {
 
 func (x *ListCalls) Reset() {
 	*x = ListCalls{}
-	mi := &file_command_proto_msgTypes[158]
+	mi := &file_command_proto_msgTypes[157]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12095,7 +12002,7 @@ func (x *ListCalls) String() string {
 func (*ListCalls) ProtoMessage() {}
 
 func (x *ListCalls) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[158]
+	mi := &file_command_proto_msgTypes[157]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12108,7 +12015,7 @@ func (x *ListCalls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCalls.ProtoReflect.Descriptor instead.
 func (*ListCalls) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{158}
+	return file_command_proto_rawDescGZIP(), []int{157}
 }
 
 func (x *ListCalls) GetSessionId() string {
@@ -12135,7 +12042,7 @@ type Calls struct {
 
 func (x *Calls) Reset() {
 	*x = Calls{}
-	mi := &file_command_proto_msgTypes[159]
+	mi := &file_command_proto_msgTypes[158]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12147,7 +12054,7 @@ func (x *Calls) String() string {
 func (*Calls) ProtoMessage() {}
 
 func (x *Calls) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[159]
+	mi := &file_command_proto_msgTypes[158]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12160,7 +12067,7 @@ func (x *Calls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Calls.ProtoReflect.Descriptor instead.
 func (*Calls) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{159}
+	return file_command_proto_rawDescGZIP(), []int{158}
 }
 
 func (x *Calls) GetCalls() []*CallView {
@@ -12189,7 +12096,7 @@ type Unread struct {
 
 func (x *Unread) Reset() {
 	*x = Unread{}
-	mi := &file_command_proto_msgTypes[160]
+	mi := &file_command_proto_msgTypes[159]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12201,7 +12108,7 @@ func (x *Unread) String() string {
 func (*Unread) ProtoMessage() {}
 
 func (x *Unread) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[160]
+	mi := &file_command_proto_msgTypes[159]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12214,7 +12121,7 @@ func (x *Unread) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Unread.ProtoReflect.Descriptor instead.
 func (*Unread) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{160}
+	return file_command_proto_rawDescGZIP(), []int{159}
 }
 
 func (x *Unread) GetSessionId() string {
@@ -12248,7 +12155,7 @@ type Show struct {
 
 func (x *Show) Reset() {
 	*x = Show{}
-	mi := &file_command_proto_msgTypes[161]
+	mi := &file_command_proto_msgTypes[160]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12260,7 +12167,7 @@ func (x *Show) String() string {
 func (*Show) ProtoMessage() {}
 
 func (x *Show) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[161]
+	mi := &file_command_proto_msgTypes[160]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12273,7 +12180,7 @@ func (x *Show) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Show.ProtoReflect.Descriptor instead.
 func (*Show) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{161}
+	return file_command_proto_rawDescGZIP(), []int{160}
 }
 
 func (x *Show) GetId() string {
@@ -12294,7 +12201,7 @@ type Shown struct {
 
 func (x *Shown) Reset() {
 	*x = Shown{}
-	mi := &file_command_proto_msgTypes[162]
+	mi := &file_command_proto_msgTypes[161]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12306,7 +12213,7 @@ func (x *Shown) String() string {
 func (*Shown) ProtoMessage() {}
 
 func (x *Shown) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[162]
+	mi := &file_command_proto_msgTypes[161]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12319,7 +12226,7 @@ func (x *Shown) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Shown.ProtoReflect.Descriptor instead.
 func (*Shown) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{162}
+	return file_command_proto_rawDescGZIP(), []int{161}
 }
 
 func (x *Shown) GetSession() *SessionView {
@@ -12364,7 +12271,7 @@ type TurnView struct {
 
 func (x *TurnView) Reset() {
 	*x = TurnView{}
-	mi := &file_command_proto_msgTypes[163]
+	mi := &file_command_proto_msgTypes[162]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12376,7 +12283,7 @@ func (x *TurnView) String() string {
 func (*TurnView) ProtoMessage() {}
 
 func (x *TurnView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[163]
+	mi := &file_command_proto_msgTypes[162]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12389,7 +12296,7 @@ func (x *TurnView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TurnView.ProtoReflect.Descriptor instead.
 func (*TurnView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{163}
+	return file_command_proto_rawDescGZIP(), []int{162}
 }
 
 func (x *TurnView) GetTurnId() string {
@@ -12501,7 +12408,7 @@ type GenerationView struct {
 
 func (x *GenerationView) Reset() {
 	*x = GenerationView{}
-	mi := &file_command_proto_msgTypes[164]
+	mi := &file_command_proto_msgTypes[163]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12513,7 +12420,7 @@ func (x *GenerationView) String() string {
 func (*GenerationView) ProtoMessage() {}
 
 func (x *GenerationView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[164]
+	mi := &file_command_proto_msgTypes[163]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12526,7 +12433,7 @@ func (x *GenerationView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GenerationView.ProtoReflect.Descriptor instead.
 func (*GenerationView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{164}
+	return file_command_proto_rawDescGZIP(), []int{163}
 }
 
 func (x *GenerationView) GetGenId() string {
@@ -12609,7 +12516,7 @@ type Verify struct {
 
 func (x *Verify) Reset() {
 	*x = Verify{}
-	mi := &file_command_proto_msgTypes[165]
+	mi := &file_command_proto_msgTypes[164]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12621,7 +12528,7 @@ func (x *Verify) String() string {
 func (*Verify) ProtoMessage() {}
 
 func (x *Verify) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[165]
+	mi := &file_command_proto_msgTypes[164]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12634,7 +12541,7 @@ func (x *Verify) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verify.ProtoReflect.Descriptor instead.
 func (*Verify) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{165}
+	return file_command_proto_rawDescGZIP(), []int{164}
 }
 
 func (x *Verify) GetSessionIds() []string {
@@ -12655,7 +12562,7 @@ type Verified struct {
 
 func (x *Verified) Reset() {
 	*x = Verified{}
-	mi := &file_command_proto_msgTypes[166]
+	mi := &file_command_proto_msgTypes[165]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12667,7 +12574,7 @@ func (x *Verified) String() string {
 func (*Verified) ProtoMessage() {}
 
 func (x *Verified) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[166]
+	mi := &file_command_proto_msgTypes[165]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12680,7 +12587,7 @@ func (x *Verified) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verified.ProtoReflect.Descriptor instead.
 func (*Verified) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{166}
+	return file_command_proto_rawDescGZIP(), []int{165}
 }
 
 func (x *Verified) GetStreams() int64 {
@@ -12715,7 +12622,7 @@ type Finding struct {
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_command_proto_msgTypes[167]
+	mi := &file_command_proto_msgTypes[166]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12727,7 +12634,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[167]
+	mi := &file_command_proto_msgTypes[166]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12740,7 +12647,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{167}
+	return file_command_proto_rawDescGZIP(), []int{166}
 }
 
 func (x *Finding) GetStream() string {
@@ -12773,7 +12680,7 @@ type ListDamage struct {
 
 func (x *ListDamage) Reset() {
 	*x = ListDamage{}
-	mi := &file_command_proto_msgTypes[168]
+	mi := &file_command_proto_msgTypes[167]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12785,7 +12692,7 @@ func (x *ListDamage) String() string {
 func (*ListDamage) ProtoMessage() {}
 
 func (x *ListDamage) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[168]
+	mi := &file_command_proto_msgTypes[167]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12798,7 +12705,7 @@ func (x *ListDamage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDamage.ProtoReflect.Descriptor instead.
 func (*ListDamage) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{168}
+	return file_command_proto_rawDescGZIP(), []int{167}
 }
 
 type Damage struct {
@@ -12810,7 +12717,7 @@ type Damage struct {
 
 func (x *Damage) Reset() {
 	*x = Damage{}
-	mi := &file_command_proto_msgTypes[169]
+	mi := &file_command_proto_msgTypes[168]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12822,7 +12729,7 @@ func (x *Damage) String() string {
 func (*Damage) ProtoMessage() {}
 
 func (x *Damage) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[169]
+	mi := &file_command_proto_msgTypes[168]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12835,7 +12742,7 @@ func (x *Damage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Damage.ProtoReflect.Descriptor instead.
 func (*Damage) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{169}
+	return file_command_proto_rawDescGZIP(), []int{168}
 }
 
 func (x *Damage) GetFindings() []*Finding {
@@ -12859,7 +12766,7 @@ type ForkSession struct {
 
 func (x *ForkSession) Reset() {
 	*x = ForkSession{}
-	mi := &file_command_proto_msgTypes[170]
+	mi := &file_command_proto_msgTypes[169]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12871,7 +12778,7 @@ func (x *ForkSession) String() string {
 func (*ForkSession) ProtoMessage() {}
 
 func (x *ForkSession) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[170]
+	mi := &file_command_proto_msgTypes[169]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12884,7 +12791,7 @@ func (x *ForkSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkSession.ProtoReflect.Descriptor instead.
 func (*ForkSession) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{170}
+	return file_command_proto_rawDescGZIP(), []int{169}
 }
 
 func (x *ForkSession) GetSessionId() string {
@@ -12930,7 +12837,7 @@ type Forked struct {
 
 func (x *Forked) Reset() {
 	*x = Forked{}
-	mi := &file_command_proto_msgTypes[171]
+	mi := &file_command_proto_msgTypes[170]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12942,7 +12849,7 @@ func (x *Forked) String() string {
 func (*Forked) ProtoMessage() {}
 
 func (x *Forked) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[171]
+	mi := &file_command_proto_msgTypes[170]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12955,7 +12862,7 @@ func (x *Forked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Forked.ProtoReflect.Descriptor instead.
 func (*Forked) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{171}
+	return file_command_proto_rawDescGZIP(), []int{170}
 }
 
 func (x *Forked) GetSession() *SessionView {
@@ -13018,7 +12925,7 @@ type ImportSession struct {
 
 func (x *ImportSession) Reset() {
 	*x = ImportSession{}
-	mi := &file_command_proto_msgTypes[172]
+	mi := &file_command_proto_msgTypes[171]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13030,7 +12937,7 @@ func (x *ImportSession) String() string {
 func (*ImportSession) ProtoMessage() {}
 
 func (x *ImportSession) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[172]
+	mi := &file_command_proto_msgTypes[171]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13043,7 +12950,7 @@ func (x *ImportSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportSession.ProtoReflect.Descriptor instead.
 func (*ImportSession) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{172}
+	return file_command_proto_rawDescGZIP(), []int{171}
 }
 
 func (x *ImportSession) GetNewId() bool {
@@ -13077,7 +12984,7 @@ type Imported struct {
 
 func (x *Imported) Reset() {
 	*x = Imported{}
-	mi := &file_command_proto_msgTypes[173]
+	mi := &file_command_proto_msgTypes[172]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13089,7 +12996,7 @@ func (x *Imported) String() string {
 func (*Imported) ProtoMessage() {}
 
 func (x *Imported) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[173]
+	mi := &file_command_proto_msgTypes[172]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13102,7 +13009,7 @@ func (x *Imported) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Imported.ProtoReflect.Descriptor instead.
 func (*Imported) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{173}
+	return file_command_proto_rawDescGZIP(), []int{172}
 }
 
 func (x *Imported) GetSession() *SessionView {
@@ -13180,7 +13087,7 @@ type ModeSettled struct {
 
 func (x *ModeSettled) Reset() {
 	*x = ModeSettled{}
-	mi := &file_command_proto_msgTypes[174]
+	mi := &file_command_proto_msgTypes[173]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13192,7 +13099,7 @@ func (x *ModeSettled) String() string {
 func (*ModeSettled) ProtoMessage() {}
 
 func (x *ModeSettled) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[174]
+	mi := &file_command_proto_msgTypes[173]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13205,7 +13112,7 @@ func (x *ModeSettled) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModeSettled.ProtoReflect.Descriptor instead.
 func (*ModeSettled) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{174}
+	return file_command_proto_rawDescGZIP(), []int{173}
 }
 
 func (x *ModeSettled) GetWorkspace() string {
@@ -13238,7 +13145,7 @@ type Hello struct {
 
 func (x *Hello) Reset() {
 	*x = Hello{}
-	mi := &file_command_proto_msgTypes[175]
+	mi := &file_command_proto_msgTypes[174]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13250,7 +13157,7 @@ func (x *Hello) String() string {
 func (*Hello) ProtoMessage() {}
 
 func (x *Hello) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[175]
+	mi := &file_command_proto_msgTypes[174]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13263,7 +13170,7 @@ func (x *Hello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hello.ProtoReflect.Descriptor instead.
 func (*Hello) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{175}
+	return file_command_proto_rawDescGZIP(), []int{174}
 }
 
 type Holder struct {
@@ -13278,7 +13185,7 @@ type Holder struct {
 
 func (x *Holder) Reset() {
 	*x = Holder{}
-	mi := &file_command_proto_msgTypes[176]
+	mi := &file_command_proto_msgTypes[175]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13290,7 +13197,7 @@ func (x *Holder) String() string {
 func (*Holder) ProtoMessage() {}
 
 func (x *Holder) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[176]
+	mi := &file_command_proto_msgTypes[175]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13303,7 +13210,7 @@ func (x *Holder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Holder.ProtoReflect.Descriptor instead.
 func (*Holder) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{176}
+	return file_command_proto_rawDescGZIP(), []int{175}
 }
 
 func (x *Holder) GetPid() int32 {
@@ -13345,7 +13252,7 @@ type RegisterHost struct {
 
 func (x *RegisterHost) Reset() {
 	*x = RegisterHost{}
-	mi := &file_command_proto_msgTypes[177]
+	mi := &file_command_proto_msgTypes[176]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13357,7 +13264,7 @@ func (x *RegisterHost) String() string {
 func (*RegisterHost) ProtoMessage() {}
 
 func (x *RegisterHost) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[177]
+	mi := &file_command_proto_msgTypes[176]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13370,7 +13277,7 @@ func (x *RegisterHost) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterHost.ProtoReflect.Descriptor instead.
 func (*RegisterHost) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{177}
+	return file_command_proto_rawDescGZIP(), []int{176}
 }
 
 func (x *RegisterHost) GetHost() string {
@@ -13402,7 +13309,7 @@ type ConnectOwner struct {
 
 func (x *ConnectOwner) Reset() {
 	*x = ConnectOwner{}
-	mi := &file_command_proto_msgTypes[178]
+	mi := &file_command_proto_msgTypes[177]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13414,7 +13321,7 @@ func (x *ConnectOwner) String() string {
 func (*ConnectOwner) ProtoMessage() {}
 
 func (x *ConnectOwner) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[178]
+	mi := &file_command_proto_msgTypes[177]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13427,7 +13334,7 @@ func (x *ConnectOwner) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConnectOwner.ProtoReflect.Descriptor instead.
 func (*ConnectOwner) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{178}
+	return file_command_proto_rawDescGZIP(), []int{177}
 }
 
 func (x *ConnectOwner) GetSessionId() string {
@@ -13496,7 +13403,7 @@ type OwnedJob struct {
 
 func (x *OwnedJob) Reset() {
 	*x = OwnedJob{}
-	mi := &file_command_proto_msgTypes[179]
+	mi := &file_command_proto_msgTypes[178]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13508,7 +13415,7 @@ func (x *OwnedJob) String() string {
 func (*OwnedJob) ProtoMessage() {}
 
 func (x *OwnedJob) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[179]
+	mi := &file_command_proto_msgTypes[178]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13521,7 +13428,7 @@ func (x *OwnedJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OwnedJob.ProtoReflect.Descriptor instead.
 func (*OwnedJob) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{179}
+	return file_command_proto_rawDescGZIP(), []int{178}
 }
 
 func (x *OwnedJob) GetJobId() string {
@@ -14184,17 +14091,7 @@ const file_command_proto_rawDesc = "" +
 	"background\x18o \x01(\bR\n" +
 	"background\x12!\n" +
 	"\fmemory_bytes\x18x \x01(\x03R\vmemoryBytes\x12-\n" +
-	"\awaiting\x18\x82\x01 \x01(\v2\x12.troupe.v1.WaitingR\awaiting\"\xe4\x01\n" +
-	"\aWaiting\x12\x12\n" +
-	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x18\n" +
-	"\asubject\x18\x02 \x01(\tR\asubject\x12\"\n" +
-	"\rsince_unix_ms\x18\x03 \x01(\x03R\vsinceUnixMs\x12\"\n" +
-	"\runtil_unix_ms\x18\x04 \x01(\x03R\vuntilUnixMs\x12\x18\n" +
-	"\asession\x18\x05 \x01(\tR\asession\x12\x16\n" +
-	"\x06reason\x18\x06 \x01(\tR\x06reason\x12\x12\n" +
-	"\x04step\x18r \x01(\tR\x04step\x12\x1d\n" +
-	"\n" +
-	"instead_of\x18x \x01(\tR\tinsteadOf\"\xe5\x02\n" +
+	"\awaiting\x18\x82\x01 \x01(\v2\x12.troupe.v1.WaitingR\awaiting\"\xe5\x02\n" +
 	"\bCallView\x12\x17\n" +
 	"\aexec_id\x18\x01 \x01(\tR\x06execId\x12\x17\n" +
 	"\acall_id\x18\x02 \x01(\tR\x06callId\x12\x1d\n" +
@@ -14308,7 +14205,7 @@ const file_command_proto_rawDesc = "" +
 	"\bIdleness\x12\x12\n" +
 	"\x04idle\x18\x01 \x01(\bR\x04idle\x12\"\n" +
 	"\rsince_unix_ms\x18\x02 \x01(\x03R\vsinceUnixMs\x12\x1e\n" +
-	"\vdue_unix_ms\x18\x03 \x01(\x03R\tdueUnixMs\"\xbd\x02\n" +
+	"\vdue_unix_ms\x18\x03 \x01(\x03R\tdueUnixMs\"\xd0\x02\n" +
 	"\tConfigure\x12&\n" +
 	"\x05grant\x18\x01 \x01(\v2\x10.troupe.v1.GrantR\x05grant\x12\x19\n" +
 	"\bno_input\x18\x02 \x01(\bR\anoInput\x12\x1b\n" +
@@ -14320,7 +14217,8 @@ const file_command_proto_rawDesc = "" +
 	"\arelease\x18\a \x01(\tR\arelease\x123\n" +
 	"\apersist\x18\x14 \x01(\x0e2\x19.troupe.v1.Persist.PolicyR\apersist\x12\x10\n" +
 	"\x03ask\x18\x15 \x01(\bR\x03ask\x12\x1a\n" +
-	"\bopenings\x18\x16 \x01(\x05R\bopenings\"\x97\x01\n" +
+	"\bopenings\x18\x16 \x01(\x05R\bopenings\x12\x11\n" +
+	"\x03run\x18\xbf\x01 \x01(\bR\x03run\"\x97\x01\n" +
 	"\fWorkerFailed\x12\x1b\n" +
 	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x1e\n" +
@@ -14795,7 +14693,7 @@ func file_command_proto_rawDescGZIP() []byte {
 }
 
 var file_command_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_command_proto_msgTypes = make([]protoimpl.MessageInfo, 180)
+var file_command_proto_msgTypes = make([]protoimpl.MessageInfo, 179)
 var file_command_proto_goTypes = []any{
 	(ReleasePermit_Outcome)(0),   // 0: troupe.v1.ReleasePermit.Outcome
 	(UseFile_Action)(0),          // 1: troupe.v1.UseFile.Action
@@ -14876,140 +14774,140 @@ var file_command_proto_goTypes = []any{
 	(*NarrowChild)(nil),          // 76: troupe.v1.NarrowChild
 	(*SessionView)(nil),          // 77: troupe.v1.SessionView
 	(*WorkerView)(nil),           // 78: troupe.v1.WorkerView
-	(*Waiting)(nil),              // 79: troupe.v1.Waiting
-	(*CallView)(nil),             // 80: troupe.v1.CallView
-	(*ApprovalView)(nil),         // 81: troupe.v1.ApprovalView
-	(*Viewer)(nil),               // 82: troupe.v1.Viewer
-	(*ShowApproval)(nil),         // 83: troupe.v1.ShowApproval
-	(*Announce)(nil),             // 84: troupe.v1.Announce
-	(*ListApprovals)(nil),        // 85: troupe.v1.ListApprovals
-	(*Approvals)(nil),            // 86: troupe.v1.Approvals
-	(*ListAudit)(nil),            // 87: troupe.v1.ListAudit
-	(*Audit)(nil),                // 88: troupe.v1.Audit
-	(*AuditView)(nil),            // 89: troupe.v1.AuditView
-	(*OpenSession)(nil),          // 90: troupe.v1.OpenSession
-	(*SessionIdle)(nil),          // 91: troupe.v1.SessionIdle
-	(*Passivate)(nil),            // 92: troupe.v1.Passivate
-	(*Staying)(nil),              // 93: troupe.v1.Staying
-	(*MakeRoom)(nil),             // 94: troupe.v1.MakeRoom
-	(*ReportIdle)(nil),           // 95: troupe.v1.ReportIdle
-	(*Idleness)(nil),             // 96: troupe.v1.Idleness
-	(*Configure)(nil),            // 97: troupe.v1.Configure
-	(*WorkerFailed)(nil),         // 98: troupe.v1.WorkerFailed
-	(*SessionEnded)(nil),         // 99: troupe.v1.SessionEnded
-	(*DescribeWorker)(nil),       // 100: troupe.v1.DescribeWorker
-	(*Watched)(nil),              // 101: troupe.v1.Watched
-	(*AcquireLease)(nil),         // 102: troupe.v1.AcquireLease
-	(*LeaseGranted)(nil),         // 103: troupe.v1.LeaseGranted
-	(*LeaseQueued)(nil),          // 104: troupe.v1.LeaseQueued
-	(*ReleaseLease)(nil),         // 105: troupe.v1.ReleaseLease
-	(*EffectBegun)(nil),          // 106: troupe.v1.EffectBegun
-	(*EffectAllowed)(nil),        // 107: troupe.v1.EffectAllowed
-	(*EffectEnded)(nil),          // 108: troupe.v1.EffectEnded
-	(*KeepJob)(nil),              // 109: troupe.v1.KeepJob
-	(*OpenWorkspace)(nil),        // 110: troupe.v1.OpenWorkspace
-	(*WorkspaceReady)(nil),       // 111: troupe.v1.WorkspaceReady
-	(*KeepWorkspaces)(nil),       // 112: troupe.v1.KeepWorkspaces
-	(*RetireWorkspace)(nil),      // 113: troupe.v1.RetireWorkspace
-	(*WorkspaceUnused)(nil),      // 114: troupe.v1.WorkspaceUnused
-	(*DescribeWorkspace)(nil),    // 115: troupe.v1.DescribeWorkspace
-	(*WorkspaceView)(nil),        // 116: troupe.v1.WorkspaceView
-	(*FindActor)(nil),            // 117: troupe.v1.FindActor
-	(*Replaced)(nil),             // 118: troupe.v1.Replaced
-	(*AcquirePermit)(nil),        // 119: troupe.v1.AcquirePermit
-	(*PermitGranted)(nil),        // 120: troupe.v1.PermitGranted
-	(*PermitDenied)(nil),         // 121: troupe.v1.PermitDenied
-	(*ReleasePermit)(nil),        // 122: troupe.v1.ReleasePermit
-	(*AskBudget)(nil),            // 123: troupe.v1.AskBudget
-	(*BudgetGranted)(nil),        // 124: troupe.v1.BudgetGranted
-	(*BudgetRefused)(nil),        // 125: troupe.v1.BudgetRefused
-	(*BudgetShort)(nil),          // 126: troupe.v1.BudgetShort
-	(*ReportBudget)(nil),         // 127: troupe.v1.ReportBudget
-	(*Execute)(nil),              // 128: troupe.v1.Execute
-	(*ToolReply)(nil),            // 129: troupe.v1.ToolReply
-	(*LedgerEntry)(nil),          // 130: troupe.v1.LedgerEntry
-	(*CancelCalls)(nil),          // 131: troupe.v1.CancelCalls
-	(*Progress)(nil),             // 132: troupe.v1.Progress
-	(*ListProjects)(nil),         // 133: troupe.v1.ListProjects
-	(*Projects)(nil),             // 134: troupe.v1.Projects
-	(*SaveProject)(nil),          // 135: troupe.v1.SaveProject
-	(*RemoveProject)(nil),        // 136: troupe.v1.RemoveProject
-	(*SetVariables)(nil),         // 137: troupe.v1.SetVariables
-	(*TakeVariables)(nil),        // 138: troupe.v1.TakeVariables
-	(*ReadFields)(nil),           // 139: troupe.v1.ReadFields
-	(*FieldsView)(nil),           // 140: troupe.v1.FieldsView
-	(*FieldView)(nil),            // 141: troupe.v1.FieldView
-	(*SetField)(nil),             // 142: troupe.v1.SetField
-	(*FieldUpdated)(nil),         // 143: troupe.v1.FieldUpdated
-	(*DeclareFields)(nil),        // 144: troupe.v1.DeclareFields
-	(*FieldChanged)(nil),         // 145: troupe.v1.FieldChanged
-	(*DiffCopy)(nil),             // 146: troupe.v1.DiffCopy
-	(*ApplyCopy)(nil),            // 147: troupe.v1.ApplyCopy
-	(*Changes)(nil),              // 148: troupe.v1.Changes
-	(*FileChange)(nil),           // 149: troupe.v1.FileChange
-	(*UseFile)(nil),              // 150: troupe.v1.UseFile
-	(*Files)(nil),                // 151: troupe.v1.Files
-	(*FileEntry)(nil),            // 152: troupe.v1.FileEntry
-	(*ListSessions)(nil),         // 153: troupe.v1.ListSessions
-	(*Sessions)(nil),             // 154: troupe.v1.Sessions
-	(*ListWorkers)(nil),          // 155: troupe.v1.ListWorkers
-	(*Workers)(nil),              // 156: troupe.v1.Workers
-	(*ListWorkspaces)(nil),       // 157: troupe.v1.ListWorkspaces
-	(*Workspaces)(nil),           // 158: troupe.v1.Workspaces
-	(*SessionWorkspace)(nil),     // 159: troupe.v1.SessionWorkspace
-	(*ListCalls)(nil),            // 160: troupe.v1.ListCalls
-	(*Calls)(nil),                // 161: troupe.v1.Calls
-	(*Unread)(nil),               // 162: troupe.v1.Unread
-	(*Show)(nil),                 // 163: troupe.v1.Show
-	(*Shown)(nil),                // 164: troupe.v1.Shown
-	(*TurnView)(nil),             // 165: troupe.v1.TurnView
-	(*GenerationView)(nil),       // 166: troupe.v1.GenerationView
-	(*Verify)(nil),               // 167: troupe.v1.Verify
-	(*Verified)(nil),             // 168: troupe.v1.Verified
-	(*Finding)(nil),              // 169: troupe.v1.Finding
-	(*ListDamage)(nil),           // 170: troupe.v1.ListDamage
-	(*Damage)(nil),               // 171: troupe.v1.Damage
-	(*ForkSession)(nil),          // 172: troupe.v1.ForkSession
-	(*Forked)(nil),               // 173: troupe.v1.Forked
-	(*ImportSession)(nil),        // 174: troupe.v1.ImportSession
-	(*Imported)(nil),             // 175: troupe.v1.Imported
-	(*ModeSettled)(nil),          // 176: troupe.v1.ModeSettled
-	(*Hello)(nil),                // 177: troupe.v1.Hello
-	(*Holder)(nil),               // 178: troupe.v1.Holder
-	(*RegisterHost)(nil),         // 179: troupe.v1.RegisterHost
-	(*ConnectOwner)(nil),         // 180: troupe.v1.ConnectOwner
-	(*OwnedJob)(nil),             // 181: troupe.v1.OwnedJob
-	(*EnvVar)(nil),               // 182: troupe.v1.EnvVar
-	(*Lineage)(nil),              // 183: troupe.v1.Lineage
-	(*Turn)(nil),                 // 184: troupe.v1.Turn
-	(Persist_Policy)(0),          // 185: troupe.v1.Persist.Policy
-	(*RunStarted)(nil),           // 186: troupe.v1.RunStarted
-	(*Budget)(nil),               // 187: troupe.v1.Budget
-	(*Amounts)(nil),              // 188: troupe.v1.Amounts
-	(Trust_Level)(0),             // 189: troupe.v1.Trust.Level
-	(*ShowRun)(nil),              // 190: troupe.v1.ShowRun
-	(*ResumeRun)(nil),            // 191: troupe.v1.ResumeRun
-	(*CancelRun)(nil),            // 192: troupe.v1.CancelRun
-	(*AwaitRun)(nil),             // 193: troupe.v1.AwaitRun
-	(*Part)(nil),                 // 194: troupe.v1.Part
-	(InputAccepted_Mode)(0),      // 195: troupe.v1.InputAccepted.Mode
-	(InputAccepted_Origin)(0),    // 196: troupe.v1.InputAccepted.Origin
-	(InputAccepted_People)(0),    // 197: troupe.v1.InputAccepted.People
-	(TurnCompleted_Outcome)(0),   // 198: troupe.v1.TurnCompleted.Outcome
-	(*Usage)(nil),                // 199: troupe.v1.Usage
-	(*Place)(nil),                // 200: troupe.v1.Place
-	(*Bounds)(nil),               // 201: troupe.v1.Bounds
-	(*OutboxEnqueued)(nil),       // 202: troupe.v1.OutboxEnqueued
-	(*TurnSubmitted)(nil),        // 203: troupe.v1.TurnSubmitted
-	(*TurnCut)(nil),              // 204: troupe.v1.TurnCut
-	(CallResolved_Resolution)(0), // 205: troupe.v1.CallResolved.Resolution
-	(Decision_Value)(0),          // 206: troupe.v1.Decision.Value
-	(*Failure)(nil),              // 207: troupe.v1.Failure
-	(TimerSet_Misfire)(0),        // 208: troupe.v1.TimerSet.Misfire
-	(*Event)(nil),                // 209: troupe.v1.Event
-	(*WorkspaceGrant)(nil),       // 210: troupe.v1.WorkspaceGrant
-	(*BudgetView)(nil),           // 211: troupe.v1.BudgetView
-	(*StepBudgetView)(nil),       // 212: troupe.v1.StepBudgetView
+	(*CallView)(nil),             // 79: troupe.v1.CallView
+	(*ApprovalView)(nil),         // 80: troupe.v1.ApprovalView
+	(*Viewer)(nil),               // 81: troupe.v1.Viewer
+	(*ShowApproval)(nil),         // 82: troupe.v1.ShowApproval
+	(*Announce)(nil),             // 83: troupe.v1.Announce
+	(*ListApprovals)(nil),        // 84: troupe.v1.ListApprovals
+	(*Approvals)(nil),            // 85: troupe.v1.Approvals
+	(*ListAudit)(nil),            // 86: troupe.v1.ListAudit
+	(*Audit)(nil),                // 87: troupe.v1.Audit
+	(*AuditView)(nil),            // 88: troupe.v1.AuditView
+	(*OpenSession)(nil),          // 89: troupe.v1.OpenSession
+	(*SessionIdle)(nil),          // 90: troupe.v1.SessionIdle
+	(*Passivate)(nil),            // 91: troupe.v1.Passivate
+	(*Staying)(nil),              // 92: troupe.v1.Staying
+	(*MakeRoom)(nil),             // 93: troupe.v1.MakeRoom
+	(*ReportIdle)(nil),           // 94: troupe.v1.ReportIdle
+	(*Idleness)(nil),             // 95: troupe.v1.Idleness
+	(*Configure)(nil),            // 96: troupe.v1.Configure
+	(*WorkerFailed)(nil),         // 97: troupe.v1.WorkerFailed
+	(*SessionEnded)(nil),         // 98: troupe.v1.SessionEnded
+	(*DescribeWorker)(nil),       // 99: troupe.v1.DescribeWorker
+	(*Watched)(nil),              // 100: troupe.v1.Watched
+	(*AcquireLease)(nil),         // 101: troupe.v1.AcquireLease
+	(*LeaseGranted)(nil),         // 102: troupe.v1.LeaseGranted
+	(*LeaseQueued)(nil),          // 103: troupe.v1.LeaseQueued
+	(*ReleaseLease)(nil),         // 104: troupe.v1.ReleaseLease
+	(*EffectBegun)(nil),          // 105: troupe.v1.EffectBegun
+	(*EffectAllowed)(nil),        // 106: troupe.v1.EffectAllowed
+	(*EffectEnded)(nil),          // 107: troupe.v1.EffectEnded
+	(*KeepJob)(nil),              // 108: troupe.v1.KeepJob
+	(*OpenWorkspace)(nil),        // 109: troupe.v1.OpenWorkspace
+	(*WorkspaceReady)(nil),       // 110: troupe.v1.WorkspaceReady
+	(*KeepWorkspaces)(nil),       // 111: troupe.v1.KeepWorkspaces
+	(*RetireWorkspace)(nil),      // 112: troupe.v1.RetireWorkspace
+	(*WorkspaceUnused)(nil),      // 113: troupe.v1.WorkspaceUnused
+	(*DescribeWorkspace)(nil),    // 114: troupe.v1.DescribeWorkspace
+	(*WorkspaceView)(nil),        // 115: troupe.v1.WorkspaceView
+	(*FindActor)(nil),            // 116: troupe.v1.FindActor
+	(*Replaced)(nil),             // 117: troupe.v1.Replaced
+	(*AcquirePermit)(nil),        // 118: troupe.v1.AcquirePermit
+	(*PermitGranted)(nil),        // 119: troupe.v1.PermitGranted
+	(*PermitDenied)(nil),         // 120: troupe.v1.PermitDenied
+	(*ReleasePermit)(nil),        // 121: troupe.v1.ReleasePermit
+	(*AskBudget)(nil),            // 122: troupe.v1.AskBudget
+	(*BudgetGranted)(nil),        // 123: troupe.v1.BudgetGranted
+	(*BudgetRefused)(nil),        // 124: troupe.v1.BudgetRefused
+	(*BudgetShort)(nil),          // 125: troupe.v1.BudgetShort
+	(*ReportBudget)(nil),         // 126: troupe.v1.ReportBudget
+	(*Execute)(nil),              // 127: troupe.v1.Execute
+	(*ToolReply)(nil),            // 128: troupe.v1.ToolReply
+	(*LedgerEntry)(nil),          // 129: troupe.v1.LedgerEntry
+	(*CancelCalls)(nil),          // 130: troupe.v1.CancelCalls
+	(*Progress)(nil),             // 131: troupe.v1.Progress
+	(*ListProjects)(nil),         // 132: troupe.v1.ListProjects
+	(*Projects)(nil),             // 133: troupe.v1.Projects
+	(*SaveProject)(nil),          // 134: troupe.v1.SaveProject
+	(*RemoveProject)(nil),        // 135: troupe.v1.RemoveProject
+	(*SetVariables)(nil),         // 136: troupe.v1.SetVariables
+	(*TakeVariables)(nil),        // 137: troupe.v1.TakeVariables
+	(*ReadFields)(nil),           // 138: troupe.v1.ReadFields
+	(*FieldsView)(nil),           // 139: troupe.v1.FieldsView
+	(*FieldView)(nil),            // 140: troupe.v1.FieldView
+	(*SetField)(nil),             // 141: troupe.v1.SetField
+	(*FieldUpdated)(nil),         // 142: troupe.v1.FieldUpdated
+	(*DeclareFields)(nil),        // 143: troupe.v1.DeclareFields
+	(*FieldChanged)(nil),         // 144: troupe.v1.FieldChanged
+	(*DiffCopy)(nil),             // 145: troupe.v1.DiffCopy
+	(*ApplyCopy)(nil),            // 146: troupe.v1.ApplyCopy
+	(*Changes)(nil),              // 147: troupe.v1.Changes
+	(*FileChange)(nil),           // 148: troupe.v1.FileChange
+	(*UseFile)(nil),              // 149: troupe.v1.UseFile
+	(*Files)(nil),                // 150: troupe.v1.Files
+	(*FileEntry)(nil),            // 151: troupe.v1.FileEntry
+	(*ListSessions)(nil),         // 152: troupe.v1.ListSessions
+	(*Sessions)(nil),             // 153: troupe.v1.Sessions
+	(*ListWorkers)(nil),          // 154: troupe.v1.ListWorkers
+	(*Workers)(nil),              // 155: troupe.v1.Workers
+	(*ListWorkspaces)(nil),       // 156: troupe.v1.ListWorkspaces
+	(*Workspaces)(nil),           // 157: troupe.v1.Workspaces
+	(*SessionWorkspace)(nil),     // 158: troupe.v1.SessionWorkspace
+	(*ListCalls)(nil),            // 159: troupe.v1.ListCalls
+	(*Calls)(nil),                // 160: troupe.v1.Calls
+	(*Unread)(nil),               // 161: troupe.v1.Unread
+	(*Show)(nil),                 // 162: troupe.v1.Show
+	(*Shown)(nil),                // 163: troupe.v1.Shown
+	(*TurnView)(nil),             // 164: troupe.v1.TurnView
+	(*GenerationView)(nil),       // 165: troupe.v1.GenerationView
+	(*Verify)(nil),               // 166: troupe.v1.Verify
+	(*Verified)(nil),             // 167: troupe.v1.Verified
+	(*Finding)(nil),              // 168: troupe.v1.Finding
+	(*ListDamage)(nil),           // 169: troupe.v1.ListDamage
+	(*Damage)(nil),               // 170: troupe.v1.Damage
+	(*ForkSession)(nil),          // 171: troupe.v1.ForkSession
+	(*Forked)(nil),               // 172: troupe.v1.Forked
+	(*ImportSession)(nil),        // 173: troupe.v1.ImportSession
+	(*Imported)(nil),             // 174: troupe.v1.Imported
+	(*ModeSettled)(nil),          // 175: troupe.v1.ModeSettled
+	(*Hello)(nil),                // 176: troupe.v1.Hello
+	(*Holder)(nil),               // 177: troupe.v1.Holder
+	(*RegisterHost)(nil),         // 178: troupe.v1.RegisterHost
+	(*ConnectOwner)(nil),         // 179: troupe.v1.ConnectOwner
+	(*OwnedJob)(nil),             // 180: troupe.v1.OwnedJob
+	(*EnvVar)(nil),               // 181: troupe.v1.EnvVar
+	(*Lineage)(nil),              // 182: troupe.v1.Lineage
+	(*Turn)(nil),                 // 183: troupe.v1.Turn
+	(Persist_Policy)(0),          // 184: troupe.v1.Persist.Policy
+	(*RunStarted)(nil),           // 185: troupe.v1.RunStarted
+	(*Budget)(nil),               // 186: troupe.v1.Budget
+	(*Amounts)(nil),              // 187: troupe.v1.Amounts
+	(Trust_Level)(0),             // 188: troupe.v1.Trust.Level
+	(*ShowRun)(nil),              // 189: troupe.v1.ShowRun
+	(*ResumeRun)(nil),            // 190: troupe.v1.ResumeRun
+	(*CancelRun)(nil),            // 191: troupe.v1.CancelRun
+	(*AwaitRun)(nil),             // 192: troupe.v1.AwaitRun
+	(*Part)(nil),                 // 193: troupe.v1.Part
+	(InputAccepted_Mode)(0),      // 194: troupe.v1.InputAccepted.Mode
+	(InputAccepted_Origin)(0),    // 195: troupe.v1.InputAccepted.Origin
+	(InputAccepted_People)(0),    // 196: troupe.v1.InputAccepted.People
+	(TurnCompleted_Outcome)(0),   // 197: troupe.v1.TurnCompleted.Outcome
+	(*Usage)(nil),                // 198: troupe.v1.Usage
+	(*Place)(nil),                // 199: troupe.v1.Place
+	(*Bounds)(nil),               // 200: troupe.v1.Bounds
+	(*OutboxEnqueued)(nil),       // 201: troupe.v1.OutboxEnqueued
+	(*TurnSubmitted)(nil),        // 202: troupe.v1.TurnSubmitted
+	(*TurnCut)(nil),              // 203: troupe.v1.TurnCut
+	(CallResolved_Resolution)(0), // 204: troupe.v1.CallResolved.Resolution
+	(Decision_Value)(0),          // 205: troupe.v1.Decision.Value
+	(*Failure)(nil),              // 206: troupe.v1.Failure
+	(TimerSet_Misfire)(0),        // 207: troupe.v1.TimerSet.Misfire
+	(*Event)(nil),                // 208: troupe.v1.Event
+	(*WorkspaceGrant)(nil),       // 209: troupe.v1.WorkspaceGrant
+	(*BudgetView)(nil),           // 210: troupe.v1.BudgetView
+	(*StepBudgetView)(nil),       // 211: troupe.v1.StepBudgetView
+	(*Waiting)(nil),              // 212: troupe.v1.Waiting
 	(*Grant)(nil),                // 213: troupe.v1.Grant
 	(*WorkspaceRef)(nil),         // 214: troupe.v1.WorkspaceRef
 	(*LeaseToken)(nil),           // 215: troupe.v1.LeaseToken
@@ -15023,18 +14921,18 @@ var file_command_proto_goTypes = []any{
 }
 var file_command_proto_depIdxs = []int32{
 	4,   // 0: troupe.v1.CreateSession.workspaces:type_name -> troupe.v1.WorkspaceSpec
-	182, // 1: troupe.v1.CreateSession.env:type_name -> troupe.v1.EnvVar
+	181, // 1: troupe.v1.CreateSession.env:type_name -> troupe.v1.EnvVar
 	13,  // 2: troupe.v1.CreateSession.first:type_name -> troupe.v1.SubmitInput
-	183, // 3: troupe.v1.CreateSession.origin:type_name -> troupe.v1.Lineage
-	184, // 4: troupe.v1.CreateSession.copied:type_name -> troupe.v1.Turn
-	185, // 5: troupe.v1.CreateSession.persist:type_name -> troupe.v1.Persist.Policy
-	186, // 6: troupe.v1.CreateSession.run:type_name -> troupe.v1.RunStarted
-	187, // 7: troupe.v1.CreateSession.budget:type_name -> troupe.v1.Budget
-	188, // 8: troupe.v1.AddBudget.add:type_name -> troupe.v1.Amounts
-	189, // 9: troupe.v1.WorkspaceSpec.trust:type_name -> troupe.v1.Trust.Level
+	182, // 3: troupe.v1.CreateSession.origin:type_name -> troupe.v1.Lineage
+	183, // 4: troupe.v1.CreateSession.copied:type_name -> troupe.v1.Turn
+	184, // 5: troupe.v1.CreateSession.persist:type_name -> troupe.v1.Persist.Policy
+	185, // 6: troupe.v1.CreateSession.run:type_name -> troupe.v1.RunStarted
+	186, // 7: troupe.v1.CreateSession.budget:type_name -> troupe.v1.Budget
+	187, // 8: troupe.v1.AddBudget.add:type_name -> troupe.v1.Amounts
+	188, // 9: troupe.v1.WorkspaceSpec.trust:type_name -> troupe.v1.Trust.Level
 	5,   // 10: troupe.v1.WorkspaceSpec.bounds:type_name -> troupe.v1.PathBounds
 	4,   // 11: troupe.v1.AttachWorkspace.workspace:type_name -> troupe.v1.WorkspaceSpec
-	189, // 12: troupe.v1.ChangeTrust.trust:type_name -> troupe.v1.Trust.Level
+	188, // 12: troupe.v1.ChangeTrust.trust:type_name -> troupe.v1.Trust.Level
 	13,  // 13: troupe.v1.ToSession.submit:type_name -> troupe.v1.SubmitInput
 	16,  // 14: troupe.v1.ToSession.await_turn:type_name -> troupe.v1.AwaitTurn
 	19,  // 15: troupe.v1.ToSession.cancel:type_name -> troupe.v1.CancelSession
@@ -15063,21 +14961,21 @@ var file_command_proto_depIdxs = []int32{
 	49,  // 38: troupe.v1.ToSession.resolve_approval:type_name -> troupe.v1.ResolveApproval
 	6,   // 39: troupe.v1.ToSession.attach_workspace:type_name -> troupe.v1.AttachWorkspace
 	7,   // 40: troupe.v1.ToSession.detach_workspace:type_name -> troupe.v1.DetachWorkspace
-	150, // 41: troupe.v1.ToSession.use_file:type_name -> troupe.v1.UseFile
-	138, // 42: troupe.v1.ToSession.take_variables:type_name -> troupe.v1.TakeVariables
+	149, // 41: troupe.v1.ToSession.use_file:type_name -> troupe.v1.UseFile
+	137, // 42: troupe.v1.ToSession.take_variables:type_name -> troupe.v1.TakeVariables
 	55,  // 43: troupe.v1.ToSession.revoke_rule:type_name -> troupe.v1.RevokeRule
 	8,   // 44: troupe.v1.ToSession.change_trust:type_name -> troupe.v1.ChangeTrust
-	139, // 45: troupe.v1.ToSession.read_fields:type_name -> troupe.v1.ReadFields
-	142, // 46: troupe.v1.ToSession.set_field:type_name -> troupe.v1.SetField
-	144, // 47: troupe.v1.ToSession.declare_fields:type_name -> troupe.v1.DeclareFields
-	146, // 48: troupe.v1.ToSession.diff_copy:type_name -> troupe.v1.DiffCopy
-	147, // 49: troupe.v1.ToSession.apply_copy:type_name -> troupe.v1.ApplyCopy
+	138, // 45: troupe.v1.ToSession.read_fields:type_name -> troupe.v1.ReadFields
+	141, // 46: troupe.v1.ToSession.set_field:type_name -> troupe.v1.SetField
+	143, // 47: troupe.v1.ToSession.declare_fields:type_name -> troupe.v1.DeclareFields
+	145, // 48: troupe.v1.ToSession.diff_copy:type_name -> troupe.v1.DiffCopy
+	146, // 49: troupe.v1.ToSession.apply_copy:type_name -> troupe.v1.ApplyCopy
 	3,   // 50: troupe.v1.ToSession.add_budget:type_name -> troupe.v1.AddBudget
-	190, // 51: troupe.v1.ToSession.show_run:type_name -> troupe.v1.ShowRun
-	191, // 52: troupe.v1.ToSession.resume_run:type_name -> troupe.v1.ResumeRun
-	192, // 53: troupe.v1.ToSession.cancel_run:type_name -> troupe.v1.CancelRun
-	193, // 54: troupe.v1.ToSession.await_run:type_name -> troupe.v1.AwaitRun
-	84,  // 55: troupe.v1.ToSession.announce:type_name -> troupe.v1.Announce
+	189, // 51: troupe.v1.ToSession.show_run:type_name -> troupe.v1.ShowRun
+	190, // 52: troupe.v1.ToSession.resume_run:type_name -> troupe.v1.ResumeRun
+	191, // 53: troupe.v1.ToSession.cancel_run:type_name -> troupe.v1.CancelRun
+	192, // 54: troupe.v1.ToSession.await_run:type_name -> troupe.v1.AwaitRun
+	83,  // 55: troupe.v1.ToSession.announce:type_name -> troupe.v1.Announce
 	31,  // 56: troupe.v1.ToSession.share_conversation:type_name -> troupe.v1.ShareConversation
 	36,  // 57: troupe.v1.ToSession.submit_turn:type_name -> troupe.v1.SubmitTurn
 	37,  // 58: troupe.v1.ToSession.read_conversation:type_name -> troupe.v1.ReadConversation
@@ -15086,105 +14984,105 @@ var file_command_proto_depIdxs = []int32{
 	35,  // 61: troupe.v1.ToSession.withdraw_turn:type_name -> troupe.v1.WithdrawTurn
 	11,  // 62: troupe.v1.ActorView.children:type_name -> troupe.v1.ActorView
 	11,  // 63: troupe.v1.Tree.root:type_name -> troupe.v1.ActorView
-	194, // 64: troupe.v1.SubmitInput.parts:type_name -> troupe.v1.Part
-	195, // 65: troupe.v1.SubmitInput.mode:type_name -> troupe.v1.InputAccepted.Mode
-	196, // 66: troupe.v1.SubmitInput.origin:type_name -> troupe.v1.InputAccepted.Origin
-	197, // 67: troupe.v1.SubmitInput.people:type_name -> troupe.v1.InputAccepted.People
+	193, // 64: troupe.v1.SubmitInput.parts:type_name -> troupe.v1.Part
+	194, // 65: troupe.v1.SubmitInput.mode:type_name -> troupe.v1.InputAccepted.Mode
+	195, // 66: troupe.v1.SubmitInput.origin:type_name -> troupe.v1.InputAccepted.Origin
+	196, // 67: troupe.v1.SubmitInput.people:type_name -> troupe.v1.InputAccepted.People
 	13,  // 68: troupe.v1.RunInput.input:type_name -> troupe.v1.SubmitInput
-	198, // 69: troupe.v1.TurnResult.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
-	199, // 70: troupe.v1.TurnResult.usage:type_name -> troupe.v1.Usage
+	197, // 69: troupe.v1.TurnResult.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
+	198, // 70: troupe.v1.TurnResult.usage:type_name -> troupe.v1.Usage
 	18,  // 71: troupe.v1.TurnResult.tool_calls:type_name -> troupe.v1.ToolCallView
 	22,  // 72: troupe.v1.Inputs.inputs:type_name -> troupe.v1.InputView
-	183, // 73: troupe.v1.SpawnWorker.origin:type_name -> troupe.v1.Lineage
-	184, // 74: troupe.v1.SpawnWorker.copied:type_name -> troupe.v1.Turn
-	194, // 75: troupe.v1.SpawnChild.task:type_name -> troupe.v1.Part
-	200, // 76: troupe.v1.SpawnChild.places:type_name -> troupe.v1.Place
-	201, // 77: troupe.v1.SpawnChild.bounds:type_name -> troupe.v1.Bounds
-	197, // 78: troupe.v1.SpawnChild.people:type_name -> troupe.v1.InputAccepted.People
-	202, // 79: troupe.v1.DeliverMail.mail:type_name -> troupe.v1.OutboxEnqueued
+	182, // 73: troupe.v1.SpawnWorker.origin:type_name -> troupe.v1.Lineage
+	183, // 74: troupe.v1.SpawnWorker.copied:type_name -> troupe.v1.Turn
+	193, // 75: troupe.v1.SpawnChild.task:type_name -> troupe.v1.Part
+	199, // 76: troupe.v1.SpawnChild.places:type_name -> troupe.v1.Place
+	200, // 77: troupe.v1.SpawnChild.bounds:type_name -> troupe.v1.Bounds
+	196, // 78: troupe.v1.SpawnChild.people:type_name -> troupe.v1.InputAccepted.People
+	201, // 79: troupe.v1.DeliverMail.mail:type_name -> troupe.v1.OutboxEnqueued
 	40,  // 80: troupe.v1.SharedConversation.turns:type_name -> troupe.v1.SharedTurn
 	41,  // 81: troupe.v1.SharedConversation.members:type_name -> troupe.v1.SharedMember
 	39,  // 82: troupe.v1.SharedConversation.queue:type_name -> troupe.v1.WaitingTurn
-	203, // 83: troupe.v1.SharedTurn.turn:type_name -> troupe.v1.TurnSubmitted
-	204, // 84: troupe.v1.SharedTurn.cut:type_name -> troupe.v1.TurnCut
-	199, // 85: troupe.v1.SharedMember.usage:type_name -> troupe.v1.Usage
+	202, // 83: troupe.v1.SharedTurn.turn:type_name -> troupe.v1.TurnSubmitted
+	203, // 84: troupe.v1.SharedTurn.cut:type_name -> troupe.v1.TurnCut
+	198, // 85: troupe.v1.SharedMember.usage:type_name -> troupe.v1.Usage
 	38,  // 86: troupe.v1.Conversations.conversations:type_name -> troupe.v1.SharedConversation
-	205, // 87: troupe.v1.ResolveCall.resolution:type_name -> troupe.v1.CallResolved.Resolution
-	206, // 88: troupe.v1.ResolveApproval.decision:type_name -> troupe.v1.Decision.Value
+	204, // 87: troupe.v1.ResolveCall.resolution:type_name -> troupe.v1.CallResolved.Resolution
+	205, // 88: troupe.v1.ResolveApproval.decision:type_name -> troupe.v1.Decision.Value
 	52,  // 89: troupe.v1.Remembered.rule:type_name -> troupe.v1.RuleView
-	207, // 90: troupe.v1.Remembered.failure:type_name -> troupe.v1.Failure
+	206, // 90: troupe.v1.Remembered.failure:type_name -> troupe.v1.Failure
 	52,  // 91: troupe.v1.Rules.rules:type_name -> troupe.v1.RuleView
-	194, // 92: troupe.v1.SetTimer.parts:type_name -> troupe.v1.Part
-	208, // 93: troupe.v1.SetTimer.misfire:type_name -> troupe.v1.TimerSet.Misfire
+	193, // 92: troupe.v1.SetTimer.parts:type_name -> troupe.v1.Part
+	207, // 93: troupe.v1.SetTimer.misfire:type_name -> troupe.v1.TimerSet.Misfire
 	62,  // 94: troupe.v1.Timers.timers:type_name -> troupe.v1.TimerView
-	209, // 95: troupe.v1.Published.events:type_name -> troupe.v1.Event
-	184, // 96: troupe.v1.History.turns:type_name -> troupe.v1.Turn
-	201, // 97: troupe.v1.NarrowChild.bounds:type_name -> troupe.v1.Bounds
-	210, // 98: troupe.v1.SessionView.workspaces:type_name -> troupe.v1.WorkspaceGrant
+	208, // 95: troupe.v1.Published.events:type_name -> troupe.v1.Event
+	183, // 96: troupe.v1.History.turns:type_name -> troupe.v1.Turn
+	200, // 97: troupe.v1.NarrowChild.bounds:type_name -> troupe.v1.Bounds
+	209, // 98: troupe.v1.SessionView.workspaces:type_name -> troupe.v1.WorkspaceGrant
 	78,  // 99: troupe.v1.SessionView.workers:type_name -> troupe.v1.WorkerView
-	199, // 100: troupe.v1.SessionView.usage:type_name -> troupe.v1.Usage
+	198, // 100: troupe.v1.SessionView.usage:type_name -> troupe.v1.Usage
 	14,  // 101: troupe.v1.SessionView.first:type_name -> troupe.v1.InputReply
-	185, // 102: troupe.v1.SessionView.persist:type_name -> troupe.v1.Persist.Policy
-	211, // 103: troupe.v1.SessionView.budget:type_name -> troupe.v1.BudgetView
+	184, // 102: troupe.v1.SessionView.persist:type_name -> troupe.v1.Persist.Policy
+	210, // 103: troupe.v1.SessionView.budget:type_name -> troupe.v1.BudgetView
 	38,  // 104: troupe.v1.SessionView.conversations:type_name -> troupe.v1.SharedConversation
-	212, // 105: troupe.v1.SessionView.step_budgets:type_name -> troupe.v1.StepBudgetView
-	199, // 106: troupe.v1.WorkerView.usage:type_name -> troupe.v1.Usage
-	188, // 107: troupe.v1.WorkerView.spent:type_name -> troupe.v1.Amounts
-	188, // 108: troupe.v1.WorkerView.reserved:type_name -> troupe.v1.Amounts
-	79,  // 109: troupe.v1.WorkerView.waiting:type_name -> troupe.v1.Waiting
-	82,  // 110: troupe.v1.ApprovalView.shown:type_name -> troupe.v1.Viewer
-	209, // 111: troupe.v1.Announce.event:type_name -> troupe.v1.Event
-	81,  // 112: troupe.v1.Approvals.approvals:type_name -> troupe.v1.ApprovalView
-	89,  // 113: troupe.v1.Audit.entries:type_name -> troupe.v1.AuditView
+	211, // 105: troupe.v1.SessionView.step_budgets:type_name -> troupe.v1.StepBudgetView
+	198, // 106: troupe.v1.WorkerView.usage:type_name -> troupe.v1.Usage
+	187, // 107: troupe.v1.WorkerView.spent:type_name -> troupe.v1.Amounts
+	187, // 108: troupe.v1.WorkerView.reserved:type_name -> troupe.v1.Amounts
+	212, // 109: troupe.v1.WorkerView.waiting:type_name -> troupe.v1.Waiting
+	81,  // 110: troupe.v1.ApprovalView.shown:type_name -> troupe.v1.Viewer
+	208, // 111: troupe.v1.Announce.event:type_name -> troupe.v1.Event
+	80,  // 112: troupe.v1.Approvals.approvals:type_name -> troupe.v1.ApprovalView
+	88,  // 113: troupe.v1.Audit.entries:type_name -> troupe.v1.AuditView
 	213, // 114: troupe.v1.Configure.grant:type_name -> troupe.v1.Grant
-	185, // 115: troupe.v1.Configure.persist:type_name -> troupe.v1.Persist.Policy
-	210, // 116: troupe.v1.OpenWorkspace.grant:type_name -> troupe.v1.WorkspaceGrant
+	184, // 115: troupe.v1.Configure.persist:type_name -> troupe.v1.Persist.Policy
+	209, // 116: troupe.v1.OpenWorkspace.grant:type_name -> troupe.v1.WorkspaceGrant
 	214, // 117: troupe.v1.WorkspaceReady.overlaps:type_name -> troupe.v1.WorkspaceRef
 	0,   // 118: troupe.v1.ReleasePermit.outcome:type_name -> troupe.v1.ReleasePermit.Outcome
-	188, // 119: troupe.v1.AskBudget.spent:type_name -> troupe.v1.Amounts
-	188, // 120: troupe.v1.AskBudget.want:type_name -> troupe.v1.Amounts
-	188, // 121: troupe.v1.AskBudget.least:type_name -> troupe.v1.Amounts
-	188, // 122: troupe.v1.BudgetGranted.amounts:type_name -> troupe.v1.Amounts
-	188, // 123: troupe.v1.ReportBudget.spent:type_name -> troupe.v1.Amounts
-	210, // 124: troupe.v1.Execute.workspace:type_name -> troupe.v1.WorkspaceGrant
+	187, // 119: troupe.v1.AskBudget.spent:type_name -> troupe.v1.Amounts
+	187, // 120: troupe.v1.AskBudget.want:type_name -> troupe.v1.Amounts
+	187, // 121: troupe.v1.AskBudget.least:type_name -> troupe.v1.Amounts
+	187, // 122: troupe.v1.BudgetGranted.amounts:type_name -> troupe.v1.Amounts
+	187, // 123: troupe.v1.ReportBudget.spent:type_name -> troupe.v1.Amounts
+	209, // 124: troupe.v1.Execute.workspace:type_name -> troupe.v1.WorkspaceGrant
 	215, // 125: troupe.v1.Execute.lease:type_name -> troupe.v1.LeaseToken
-	182, // 126: troupe.v1.Execute.env:type_name -> troupe.v1.EnvVar
+	181, // 126: troupe.v1.Execute.env:type_name -> troupe.v1.EnvVar
 	216, // 127: troupe.v1.Execute.known_files:type_name -> troupe.v1.FileHash
 	216, // 128: troupe.v1.Execute.precondition_hashes:type_name -> troupe.v1.FileHash
-	210, // 129: troupe.v1.Execute.home:type_name -> troupe.v1.WorkspaceGrant
+	209, // 129: troupe.v1.Execute.home:type_name -> troupe.v1.WorkspaceGrant
 	216, // 130: troupe.v1.Execute.approved_files:type_name -> troupe.v1.FileHash
 	215, // 131: troupe.v1.Execute.shares:type_name -> troupe.v1.LeaseToken
 	27,  // 132: troupe.v1.Execute.child:type_name -> troupe.v1.SpawnChild
 	217, // 133: troupe.v1.ToolReply.status:type_name -> troupe.v1.ToolFinished.Status
 	216, // 134: troupe.v1.ToolReply.files:type_name -> troupe.v1.FileHash
-	129, // 135: troupe.v1.LedgerEntry.done:type_name -> troupe.v1.ToolReply
+	128, // 135: troupe.v1.LedgerEntry.done:type_name -> troupe.v1.ToolReply
 	218, // 136: troupe.v1.Projects.projects:type_name -> troupe.v1.Project
 	219, // 137: troupe.v1.SetVariables.set:type_name -> troupe.v1.Variable
-	141, // 138: troupe.v1.FieldsView.fields:type_name -> troupe.v1.FieldView
+	140, // 138: troupe.v1.FieldsView.fields:type_name -> troupe.v1.FieldView
 	220, // 139: troupe.v1.FieldUpdated.set:type_name -> troupe.v1.FieldSet
 	221, // 140: troupe.v1.FieldChanged.noted:type_name -> troupe.v1.FieldNoted
-	149, // 141: troupe.v1.Changes.files:type_name -> troupe.v1.FileChange
+	148, // 141: troupe.v1.Changes.files:type_name -> troupe.v1.FileChange
 	1,   // 142: troupe.v1.UseFile.action:type_name -> troupe.v1.UseFile.Action
-	152, // 143: troupe.v1.Files.entries:type_name -> troupe.v1.FileEntry
+	151, // 143: troupe.v1.Files.entries:type_name -> troupe.v1.FileEntry
 	77,  // 144: troupe.v1.Sessions.sessions:type_name -> troupe.v1.SessionView
 	78,  // 145: troupe.v1.Workers.workers:type_name -> troupe.v1.WorkerView
-	159, // 146: troupe.v1.Workspaces.workspaces:type_name -> troupe.v1.SessionWorkspace
-	210, // 147: troupe.v1.SessionWorkspace.workspace:type_name -> troupe.v1.WorkspaceGrant
-	80,  // 148: troupe.v1.Calls.calls:type_name -> troupe.v1.CallView
-	162, // 149: troupe.v1.Calls.unread:type_name -> troupe.v1.Unread
+	158, // 146: troupe.v1.Workspaces.workspaces:type_name -> troupe.v1.SessionWorkspace
+	209, // 147: troupe.v1.SessionWorkspace.workspace:type_name -> troupe.v1.WorkspaceGrant
+	79,  // 148: troupe.v1.Calls.calls:type_name -> troupe.v1.CallView
+	161, // 149: troupe.v1.Calls.unread:type_name -> troupe.v1.Unread
 	77,  // 150: troupe.v1.Shown.session:type_name -> troupe.v1.SessionView
-	165, // 151: troupe.v1.Shown.turns:type_name -> troupe.v1.TurnView
-	199, // 152: troupe.v1.TurnView.usage:type_name -> troupe.v1.Usage
+	164, // 151: troupe.v1.Shown.turns:type_name -> troupe.v1.TurnView
+	198, // 152: troupe.v1.TurnView.usage:type_name -> troupe.v1.Usage
 	18,  // 153: troupe.v1.TurnView.tool_calls:type_name -> troupe.v1.ToolCallView
-	166, // 154: troupe.v1.TurnView.generations:type_name -> troupe.v1.GenerationView
+	165, // 154: troupe.v1.TurnView.generations:type_name -> troupe.v1.GenerationView
 	222, // 155: troupe.v1.GenerationView.timing:type_name -> troupe.v1.Timing
-	199, // 156: troupe.v1.GenerationView.usage:type_name -> troupe.v1.Usage
-	169, // 157: troupe.v1.Verified.findings:type_name -> troupe.v1.Finding
-	169, // 158: troupe.v1.Damage.findings:type_name -> troupe.v1.Finding
+	198, // 156: troupe.v1.GenerationView.usage:type_name -> troupe.v1.Usage
+	168, // 157: troupe.v1.Verified.findings:type_name -> troupe.v1.Finding
+	168, // 158: troupe.v1.Damage.findings:type_name -> troupe.v1.Finding
 	77,  // 159: troupe.v1.Forked.session:type_name -> troupe.v1.SessionView
 	77,  // 160: troupe.v1.Imported.session:type_name -> troupe.v1.SessionView
-	176, // 161: troupe.v1.Imported.modes:type_name -> troupe.v1.ModeSettled
-	181, // 162: troupe.v1.ConnectOwner.jobs:type_name -> troupe.v1.OwnedJob
+	175, // 161: troupe.v1.Imported.modes:type_name -> troupe.v1.ModeSettled
+	180, // 162: troupe.v1.ConnectOwner.jobs:type_name -> troupe.v1.OwnedJob
 	163, // [163:163] is the sub-list for method output_type
 	163, // [163:163] is the sub-list for method input_type
 	163, // [163:163] is the sub-list for extension type_name
@@ -15259,7 +15157,7 @@ func file_command_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_command_proto_rawDesc), len(file_command_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   180,
+			NumMessages:   179,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

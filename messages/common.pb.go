@@ -2004,6 +2004,131 @@ func (*Ack) Descriptor() ([]byte, []int) {
 	return file_common_proto_rawDescGZIP(), []int{26}
 }
 
+// Waiting is what a worker waits for, besides people and its calls.
+type Waiting struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`       // permit | model | retry | lease | call | budget; of items of runs approval | question | doubt | budget | lease | permit | retry | owner | turn
+	Subject       string                 `protobuf:"bytes,2,opt,name=subject,proto3" json:"subject,omitempty"` // the model, its provider, or the workspace's address; of calls none
+	SinceUnixMs   int64                  `protobuf:"varint,3,opt,name=since_unix_ms,json=sinceUnixMs,proto3" json:"since_unix_ms,omitempty"`
+	UntilUnixMs   int64                  `protobuf:"varint,4,opt,name=until_unix_ms,json=untilUnixMs,proto3" json:"until_unix_ms,omitempty"` // of a retry
+	Session       string                 `protobuf:"bytes,5,opt,name=session,proto3" json:"session,omitempty"`                               // of a lease: that works there, when it is known
+	Reason        string                 `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`                                 // of a retry: why the last try gave nothing
+	Step          string                 `protobuf:"bytes,114,opt,name=step,proto3" json:"step,omitempty"`                                   // of a budget: the step whose it is; empty: the session's
+	InsteadOf     string                 `protobuf:"bytes,120,opt,name=instead_of,json=insteadOf,proto3" json:"instead_of,omitempty"`        // the model that the one which is asked stands in for
+	ApprovalId    string                 `protobuf:"bytes,191,opt,name=approval_id,json=approvalId,proto3" json:"approval_id,omitempty"`     // of an approval; subject is the call then. Of items of runs alone, as what follows
+	ExecId        string                 `protobuf:"bytes,192,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"`                 // of a call in doubt
+	WorkerId      string                 `protobuf:"bytes,193,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`           // who waits: that of the item, or one to whom that delegated
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Waiting) Reset() {
+	*x = Waiting{}
+	mi := &file_common_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Waiting) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Waiting) ProtoMessage() {}
+
+func (x *Waiting) ProtoReflect() protoreflect.Message {
+	mi := &file_common_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Waiting.ProtoReflect.Descriptor instead.
+func (*Waiting) Descriptor() ([]byte, []int) {
+	return file_common_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *Waiting) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *Waiting) GetSubject() string {
+	if x != nil {
+		return x.Subject
+	}
+	return ""
+}
+
+func (x *Waiting) GetSinceUnixMs() int64 {
+	if x != nil {
+		return x.SinceUnixMs
+	}
+	return 0
+}
+
+func (x *Waiting) GetUntilUnixMs() int64 {
+	if x != nil {
+		return x.UntilUnixMs
+	}
+	return 0
+}
+
+func (x *Waiting) GetSession() string {
+	if x != nil {
+		return x.Session
+	}
+	return ""
+}
+
+func (x *Waiting) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *Waiting) GetStep() string {
+	if x != nil {
+		return x.Step
+	}
+	return ""
+}
+
+func (x *Waiting) GetInsteadOf() string {
+	if x != nil {
+		return x.InsteadOf
+	}
+	return ""
+}
+
+func (x *Waiting) GetApprovalId() string {
+	if x != nil {
+		return x.ApprovalId
+	}
+	return ""
+}
+
+func (x *Waiting) GetExecId() string {
+	if x != nil {
+		return x.ExecId
+	}
+	return ""
+}
+
+func (x *Waiting) GetWorkerId() string {
+	if x != nil {
+		return x.WorkerId
+	}
+	return ""
+}
+
 var File_common_proto protoreflect.FileDescriptor
 
 const file_common_proto_rawDesc = "" +
@@ -2166,7 +2291,21 @@ const file_common_proto_rawDesc = "" +
 	"\x04TASK\x10\x01\x12\n" +
 	"\n" +
 	"\x06MANUAL\x10\x02\"\x05\n" +
-	"\x03AckB0Z.github.com/troupe-dev/troupe/messages;messagesb\x06proto3"
+	"\x03Ack\"\xbe\x02\n" +
+	"\aWaiting\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x18\n" +
+	"\asubject\x18\x02 \x01(\tR\asubject\x12\"\n" +
+	"\rsince_unix_ms\x18\x03 \x01(\x03R\vsinceUnixMs\x12\"\n" +
+	"\runtil_unix_ms\x18\x04 \x01(\x03R\vuntilUnixMs\x12\x18\n" +
+	"\asession\x18\x05 \x01(\tR\asession\x12\x16\n" +
+	"\x06reason\x18\x06 \x01(\tR\x06reason\x12\x12\n" +
+	"\x04step\x18r \x01(\tR\x04step\x12\x1d\n" +
+	"\n" +
+	"instead_of\x18x \x01(\tR\tinsteadOf\x12 \n" +
+	"\vapproval_id\x18\xbf\x01 \x01(\tR\n" +
+	"approvalId\x12\x18\n" +
+	"\aexec_id\x18\xc0\x01 \x01(\tR\x06execId\x12\x1c\n" +
+	"\tworker_id\x18\xc1\x01 \x01(\tR\bworkerIdB0Z.github.com/troupe-dev/troupe/messages;messagesb\x06proto3"
 
 var (
 	file_common_proto_rawDescOnce sync.Once
@@ -2181,7 +2320,7 @@ func file_common_proto_rawDescGZIP() []byte {
 }
 
 var file_common_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_common_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
+var file_common_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
 var file_common_proto_goTypes = []any{
 	(Effect_Class)(0),          // 0: troupe.v1.Effect.Class
 	(UnknownOutcome_Policy)(0), // 1: troupe.v1.UnknownOutcome.Policy
@@ -2215,6 +2354,7 @@ var file_common_proto_goTypes = []any{
 	(*Failure)(nil),            // 29: troupe.v1.Failure
 	(*Persist)(nil),            // 30: troupe.v1.Persist
 	(*Ack)(nil),                // 31: troupe.v1.Ack
+	(*Waiting)(nil),            // 32: troupe.v1.Waiting
 }
 var file_common_proto_depIdxs = []int32{
 	10, // 0: troupe.v1.Budget.most:type_name -> troupe.v1.Amounts
@@ -2254,7 +2394,7 @@ func file_common_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_common_proto_rawDesc), len(file_common_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   27,
+			NumMessages:   28,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

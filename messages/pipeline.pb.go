@@ -1928,7 +1928,8 @@ type AwaitRun struct {
 	RunId         string                 `protobuf:"bytes,1,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
 	After         uint64                 `protobuf:"varint,2,opt,name=after,proto3" json:"after,omitempty"` // revision that is known; 0 with changes off
 	Changes       bool                   `protobuf:"varint,3,opt,name=changes,proto3" json:"changes,omitempty"`
-	Brief         bool                   `protobuf:"varint,115,opt,name=brief,proto3" json:"brief,omitempty"` // of items, those alone that wait for a person
+	Brief         bool                   `protobuf:"varint,115,opt,name=brief,proto3" json:"brief,omitempty"`       // of items, those alone that wait for a person
+	Waits         *uint32                `protobuf:"varint,191,opt,name=waits,proto3,oneof" json:"waits,omitempty"` // that of the view that is known: with changes, it is answered also when this is another by now; absent: it is not compared
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1989,6 +1990,13 @@ func (x *AwaitRun) GetBrief() bool {
 		return x.Brief
 	}
 	return false
+}
+
+func (x *AwaitRun) GetWaits() uint32 {
+	if x != nil && x.Waits != nil {
+		return *x.Waits
+	}
+	return 0
 }
 
 type ListRuns struct {
@@ -2091,6 +2099,8 @@ type RunView struct {
 	InputsJson      string                 `protobuf:"bytes,15,opt,name=inputs_json,json=inputsJson,proto3" json:"inputs_json,omitempty"`
 	ItemsDone       int64                  `protobuf:"varint,16,opt,name=items_done,json=itemsDone,proto3" json:"items_done,omitempty"`
 	Items           int64                  `protobuf:"varint,17,opt,name=items,proto3" json:"items,omitempty"`
+	Waiting         *Waiting               `protobuf:"bytes,193,opt,name=waiting,proto3" json:"waiting,omitempty"`                      // what the first of its items waits for about which somebody can do something, or else the first; also in listings
+	Waits           uint32                 `protobuf:"varint,192,opt,name=waits,proto3" json:"waits,omitempty"`                         // tells what items wait for from what they waited for at another time; 0: nothing
 	UsageGone       *Usage                 `protobuf:"bytes,191,opt,name=usage_gone,json=usageGone,proto3" json:"usage_gone,omitempty"` // of steps that a changed plan has no more, or of another kind; in usage, and in no step's
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
@@ -2245,6 +2255,20 @@ func (x *RunView) GetItems() int64 {
 	return 0
 }
 
+func (x *RunView) GetWaiting() *Waiting {
+	if x != nil {
+		return x.Waiting
+	}
+	return nil
+}
+
+func (x *RunView) GetWaits() uint32 {
+	if x != nil {
+		return x.Waits
+	}
+	return 0
+}
+
 func (x *RunView) GetUsageGone() *Usage {
 	if x != nil {
 		return x.UsageGone
@@ -2268,6 +2292,8 @@ type RunStepView struct {
 	LeftMs        int64                  `protobuf:"varint,116,opt,name=left_ms,json=leftMs,proto3" json:"left_ms,omitempty"`           // until the last one ends, at that rate
 	Budget        *BudgetView            `protobuf:"bytes,114,opt,name=budget,proto3" json:"budget,omitempty"`                          // of its own; none: it has none, or has not begun
 	Usage         *Usage                 `protobuf:"bytes,132,opt,name=usage,proto3" json:"usage,omitempty"`                            // of its items that ended, and of attempts before their last one
+	Waiting       *Waiting               `protobuf:"bytes,191,opt,name=waiting,proto3" json:"waiting,omitempty"`                        // what the first of its items waits for that cannot go on; none: no item waits, but for the run's own questions
+	Waits         int32                  `protobuf:"varint,192,opt,name=waits,proto3" json:"waits,omitempty"`                           // how many of them wait
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2400,6 +2426,20 @@ func (x *RunStepView) GetUsage() *Usage {
 	return nil
 }
 
+func (x *RunStepView) GetWaiting() *Waiting {
+	if x != nil {
+		return x.Waiting
+	}
+	return nil
+}
+
+func (x *RunStepView) GetWaits() int32 {
+	if x != nil {
+		return x.Waits
+	}
+	return 0
+}
+
 type RunItemView struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Key           string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
@@ -2411,6 +2451,7 @@ type RunItemView struct {
 	ApprovalId    string                 `protobuf:"bytes,7,opt,name=approval_id,json=approvalId,proto3" json:"approval_id,omitempty"`
 	OutputJson    string                 `protobuf:"bytes,8,opt,name=output_json,json=outputJson,proto3" json:"output_json,omitempty"`
 	Usage         *Usage                 `protobuf:"bytes,9,opt,name=usage,proto3" json:"usage,omitempty"`
+	Waiting       *Waiting               `protobuf:"bytes,191,opt,name=waiting,proto3" json:"waiting,omitempty"` // what whoever works on it waits for; none: it works, or is the run's own question
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2504,6 +2545,13 @@ func (x *RunItemView) GetOutputJson() string {
 func (x *RunItemView) GetUsage() *Usage {
 	if x != nil {
 		return x.Usage
+	}
+	return nil
+}
+
+func (x *RunItemView) GetWaiting() *Waiting {
+	if x != nil {
+		return x.Waiting
 	}
 	return nil
 }
@@ -3104,16 +3152,18 @@ const file_pipeline_proto_rawDesc = "" +
 	"\tCancelRun\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x0e\n" +
 	"\x02by\x18\x02 \x01(\tR\x02by\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason\"g\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"\x8d\x01\n" +
 	"\bAwaitRun\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x14\n" +
 	"\x05after\x18\x02 \x01(\x04R\x05after\x12\x18\n" +
 	"\achanges\x18\x03 \x01(\bR\achanges\x12\x14\n" +
-	"\x05brief\x18s \x01(\bR\x05brief\"\n" +
+	"\x05brief\x18s \x01(\bR\x05brief\x12\x1a\n" +
+	"\x05waits\x18\xbf\x01 \x01(\rH\x00R\x05waits\x88\x01\x01B\b\n" +
+	"\x06_waits\"\n" +
 	"\n" +
 	"\bListRuns\".\n" +
 	"\x04Runs\x12&\n" +
-	"\x04runs\x18\x01 \x03(\v2\x12.troupe.v1.RunViewR\x04runs\"\xd1\x04\n" +
+	"\x04runs\x18\x01 \x03(\v2\x12.troupe.v1.RunViewR\x04runs\"\x97\x05\n" +
 	"\aRunView\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x1d\n" +
 	"\n" +
@@ -3137,9 +3187,11 @@ const file_pipeline_proto_rawDesc = "" +
 	"inputsJson\x12\x1d\n" +
 	"\n" +
 	"items_done\x18\x10 \x01(\x03R\titemsDone\x12\x14\n" +
-	"\x05items\x18\x11 \x01(\x03R\x05items\x120\n" +
+	"\x05items\x18\x11 \x01(\x03R\x05items\x12-\n" +
+	"\awaiting\x18\xc1\x01 \x01(\v2\x12.troupe.v1.WaitingR\awaiting\x12\x15\n" +
+	"\x05waits\x18\xc0\x01 \x01(\rR\x05waits\x120\n" +
 	"\n" +
-	"usage_gone\x18\xbf\x01 \x01(\v2\x10.troupe.v1.UsageR\tusageGone\"\xa1\x03\n" +
+	"usage_gone\x18\xbf\x01 \x01(\v2\x10.troupe.v1.UsageR\tusageGone\"\xe7\x03\n" +
 	"\vRunStepView\x12\x12\n" +
 	"\x04step\x18\x01 \x01(\tR\x04step\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x14\n" +
@@ -3158,7 +3210,9 @@ const file_pipeline_proto_rawDesc = "" +
 	"per_second\x18s \x01(\x01R\tperSecond\x12\x17\n" +
 	"\aleft_ms\x18t \x01(\x03R\x06leftMs\x12-\n" +
 	"\x06budget\x18r \x01(\v2\x15.troupe.v1.BudgetViewR\x06budget\x12'\n" +
-	"\x05usage\x18\x84\x01 \x01(\v2\x10.troupe.v1.UsageR\x05usage\"\x82\x02\n" +
+	"\x05usage\x18\x84\x01 \x01(\v2\x10.troupe.v1.UsageR\x05usage\x12-\n" +
+	"\awaiting\x18\xbf\x01 \x01(\v2\x12.troupe.v1.WaitingR\awaiting\x12\x15\n" +
+	"\x05waits\x18\xc0\x01 \x01(\x05R\x05waits\"\xb1\x02\n" +
 	"\vRunItemView\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x05R\x05index\x12\x14\n" +
@@ -3170,7 +3224,8 @@ const file_pipeline_proto_rawDesc = "" +
 	"approvalId\x12\x1f\n" +
 	"\voutput_json\x18\b \x01(\tR\n" +
 	"outputJson\x12&\n" +
-	"\x05usage\x18\t \x01(\v2\x10.troupe.v1.UsageR\x05usage\"\xfc\x03\n" +
+	"\x05usage\x18\t \x01(\v2\x10.troupe.v1.UsageR\x05usage\x12-\n" +
+	"\awaiting\x18\xbf\x01 \x01(\v2\x12.troupe.v1.WaitingR\awaiting\"\xfc\x03\n" +
 	"\tSpawnStep\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x17\n" +
 	"\aexec_id\x18\x02 \x01(\tR\x06execId\x12\x14\n" +
@@ -3257,10 +3312,11 @@ var file_pipeline_proto_goTypes = []any{
 	(*RunResting)(nil),       // 33: troupe.v1.RunResting
 	(*Lineage)(nil),          // 34: troupe.v1.Lineage
 	(*Usage)(nil),            // 35: troupe.v1.Usage
-	(*BudgetView)(nil),       // 36: troupe.v1.BudgetView
-	(*Turn)(nil),             // 37: troupe.v1.Turn
-	(*StepBudget)(nil),       // 38: troupe.v1.StepBudget
-	(*StepBudgetView)(nil),   // 39: troupe.v1.StepBudgetView
+	(*Waiting)(nil),          // 36: troupe.v1.Waiting
+	(*BudgetView)(nil),       // 37: troupe.v1.BudgetView
+	(*Turn)(nil),             // 38: troupe.v1.Turn
+	(*StepBudget)(nil),       // 39: troupe.v1.StepBudget
+	(*StepBudgetView)(nil),   // 40: troupe.v1.StepBudgetView
 }
 var file_pipeline_proto_depIdxs = []int32{
 	1,  // 0: troupe.v1.RunFact.run_started:type_name -> troupe.v1.RunStarted
@@ -3294,20 +3350,23 @@ var file_pipeline_proto_depIdxs = []int32{
 	25, // 28: troupe.v1.Runs.runs:type_name -> troupe.v1.RunView
 	35, // 29: troupe.v1.RunView.usage:type_name -> troupe.v1.Usage
 	26, // 30: troupe.v1.RunView.step_views:type_name -> troupe.v1.RunStepView
-	35, // 31: troupe.v1.RunView.usage_gone:type_name -> troupe.v1.Usage
-	27, // 32: troupe.v1.RunStepView.item_views:type_name -> troupe.v1.RunItemView
-	36, // 33: troupe.v1.RunStepView.budget:type_name -> troupe.v1.BudgetView
-	35, // 34: troupe.v1.RunStepView.usage:type_name -> troupe.v1.Usage
-	35, // 35: troupe.v1.RunItemView.usage:type_name -> troupe.v1.Usage
-	34, // 36: troupe.v1.SpawnStep.origin:type_name -> troupe.v1.Lineage
-	37, // 37: troupe.v1.SpawnStep.copied:type_name -> troupe.v1.Turn
-	38, // 38: troupe.v1.SpawnStep.budgets:type_name -> troupe.v1.StepBudget
-	39, // 39: troupe.v1.StepBudgets.steps:type_name -> troupe.v1.StepBudgetView
-	40, // [40:40] is the sub-list for method output_type
-	40, // [40:40] is the sub-list for method input_type
-	40, // [40:40] is the sub-list for extension type_name
-	40, // [40:40] is the sub-list for extension extendee
-	0,  // [0:40] is the sub-list for field type_name
+	36, // 31: troupe.v1.RunView.waiting:type_name -> troupe.v1.Waiting
+	35, // 32: troupe.v1.RunView.usage_gone:type_name -> troupe.v1.Usage
+	27, // 33: troupe.v1.RunStepView.item_views:type_name -> troupe.v1.RunItemView
+	37, // 34: troupe.v1.RunStepView.budget:type_name -> troupe.v1.BudgetView
+	35, // 35: troupe.v1.RunStepView.usage:type_name -> troupe.v1.Usage
+	36, // 36: troupe.v1.RunStepView.waiting:type_name -> troupe.v1.Waiting
+	35, // 37: troupe.v1.RunItemView.usage:type_name -> troupe.v1.Usage
+	36, // 38: troupe.v1.RunItemView.waiting:type_name -> troupe.v1.Waiting
+	34, // 39: troupe.v1.SpawnStep.origin:type_name -> troupe.v1.Lineage
+	38, // 40: troupe.v1.SpawnStep.copied:type_name -> troupe.v1.Turn
+	39, // 41: troupe.v1.SpawnStep.budgets:type_name -> troupe.v1.StepBudget
+	40, // 42: troupe.v1.StepBudgets.steps:type_name -> troupe.v1.StepBudgetView
+	43, // [43:43] is the sub-list for method output_type
+	43, // [43:43] is the sub-list for method input_type
+	43, // [43:43] is the sub-list for extension type_name
+	43, // [43:43] is the sub-list for extension extendee
+	0,  // [0:43] is the sub-list for field type_name
 }
 
 func init() { file_pipeline_proto_init() }
@@ -3335,6 +3394,7 @@ func file_pipeline_proto_init() {
 		(*RunFact_PlanChanged)(nil),
 		(*RunFact_RunActivated)(nil),
 	}
+	file_pipeline_proto_msgTypes[22].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

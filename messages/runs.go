@@ -64,6 +64,8 @@ type RunJSON struct {
 	Outputs   json.RawMessage `json:"outputs,omitempty"`
 	Usage     UsageJSON       `json:"usage"`
 	UsageGone *UsageJSON      `json:"usage_gone,omitempty"` // of usage: by steps that a changed file has no more, or of another kind
+	Waits     uint32          `json:"waits,omitempty"`      // tells what items wait for from what they waited for at another time
+	Waiting   *WaitingJSON    `json:"waiting,omitempty"`    // for what the first of its items does about which somebody can do something, or else the first
 	StepList  []RunStepJSON   `json:"step_list,omitempty"`  // of one run that is shown
 }
 
@@ -82,6 +84,9 @@ type RunStepJSON struct {
 	Usage UsageJSON     `json:"usage"`                // of its items that ended, and of attempts before their last one
 	Items []RunItemJSON `json:"items,omitempty"`
 
+	Waits   int32        `json:"waits,omitempty"`   // how many of its items wait for what the run itself has not asked
+	Waiting *WaitingJSON `json:"waiting,omitempty"` // for what the first of them does that cannot go on by itself, or else the first
+
 	Budget *BudgetViewJSON `json:"budget,omitempty"` // absent: it has none of its own, or has not begun
 }
 
@@ -95,6 +100,8 @@ type RunItemJSON struct {
 	Error    string    `json:"error,omitempty"`
 	Approval string    `json:"approval,omitempty"` // that it waits for
 	Usage    UsageJSON `json:"usage"`
+
+	Waiting *WaitingJSON `json:"waiting,omitempty"` // what whoever works on it waits for
 }
 
 // JSON is the form that every surface shows.
@@ -102,7 +109,7 @@ func (x *RunView) JSON() RunJSON {
 	j := RunJSON{
 		ID: x.GetRunId(), State: x.GetState(), Name: x.GetName(), Session: x.GetSessionId(), StartedAt: FormatTime(x.GetStartedAtUnixMs()),
 		Steps: x.GetSteps(), StepsDone: x.GetStepsDone(), Items: x.GetItems(), ItemsDone: x.GetItemsDone(), Revision: x.GetRevision(),
-		PlanHash: hex.EncodeToString(x.GetPlanHash()), Error: x.GetError(), Inputs: rawJSON(x.GetInputsJson()), Outputs: rawJSON(x.GetOutputsJson()), Usage: x.GetUsage().JSON(),
+		PlanHash: hex.EncodeToString(x.GetPlanHash()), Error: x.GetError(), Inputs: rawJSON(x.GetInputsJson()), Outputs: rawJSON(x.GetOutputsJson()), Usage: x.GetUsage().JSON(), Waits: x.GetWaits(), Waiting: waitingIn(x.GetWaiting(), x.GetSessionId()),
 	}
 	if at := x.GetUpdatedAtUnixMs(); at != 0 {
 		j.UpdatedAt = FormatTime(at)
@@ -115,14 +122,24 @@ func (x *RunView) JSON() RunJSON {
 		step := RunStepJSON{
 			Step: s.GetStep(), Kind: s.GetKind(), State: s.GetState(), Error: s.GetError(), Needs: s.GetNeeds(), Total: s.GetItems(), Done: s.GetDone(), Fails: s.GetFailed(),
 			Rate: s.GetPerSecond(), Left: s.GetLeftMs(), Usage: s.GetUsage().JSON(), Budget: s.GetBudget().JSON(),
+			Waits: s.GetWaits(), Waiting: waitingIn(s.GetWaiting(), x.GetSessionId()),
 		}
 		for _, i := range s.GetItemViews() {
 			step.Items = append(step.Items, RunItemJSON{
 				Key: i.GetKey(), Index: i.GetIndex(), State: i.GetState(), Attempt: i.GetAttempt(), Worker: i.GetWorkerId(), Error: i.GetError(),
-				Approval: i.GetApprovalId(), Usage: i.GetUsage().JSON(),
+				Approval: i.GetApprovalId(), Usage: i.GetUsage().JSON(), Waiting: waitingIn(i.GetWaiting(), x.GetSessionId()),
 			})
 		}
 		j.StepList = append(j.StepList, step)
+	}
+	return j
+}
+
+// waitingIn is what an item of a run of a session waits for.
+func waitingIn(x *Waiting, session string) *WaitingJSON {
+	j := x.JSON()
+	if j != nil {
+		j.Text, j.Command = x.Text(), x.Command(session)
 	}
 	return j
 }
@@ -140,19 +157,19 @@ func (j RunJSON) Proto() *RunView {
 	x := &RunView{
 		RunId: j.ID, State: j.State, Name: j.Name, SessionId: j.Session, StartedAtUnixMs: timeRead(j.StartedAt), UpdatedAtUnixMs: timeRead(j.UpdatedAt),
 		Steps: j.Steps, StepsDone: j.StepsDone, Items: j.Items, ItemsDone: j.ItemsDone, Revision: j.Revision, PlanHash: hash, Error: j.Error,
-		InputsJson: string(j.Inputs), OutputsJson: string(j.Outputs), Usage: j.Usage.Proto(),
+		InputsJson: string(j.Inputs), OutputsJson: string(j.Outputs), Usage: j.Usage.Proto(), Waits: j.Waits, Waiting: j.Waiting.Proto(),
 	}
 	if j.UsageGone != nil {
 		x.UsageGone = j.UsageGone.Proto()
 	}
 	for _, s := range j.StepList {
-		step := &RunStepView{Step: s.Step, Kind: s.Kind, State: s.State, Error: s.Error, Needs: s.Needs, Items: s.Total, Done: s.Done, Failed: s.Fails, PerSecond: s.Rate, LeftMs: s.Left, Usage: s.Usage.Proto()}
+		step := &RunStepView{Step: s.Step, Kind: s.Kind, State: s.State, Error: s.Error, Needs: s.Needs, Items: s.Total, Done: s.Done, Failed: s.Fails, PerSecond: s.Rate, LeftMs: s.Left, Usage: s.Usage.Proto(), Waits: s.Waits, Waiting: s.Waiting.Proto()}
 		if s.Budget != nil {
 			step.Budget = s.Budget.Proto()
 		}
 		for _, i := range s.Items {
 			step.ItemViews = append(step.ItemViews, &RunItemView{
-				Key: i.Key, Index: i.Index, State: i.State, Attempt: i.Attempt, WorkerId: i.Worker, Error: i.Error, ApprovalId: i.Approval, Usage: i.Usage.Proto(),
+				Key: i.Key, Index: i.Index, State: i.State, Attempt: i.Attempt, WorkerId: i.Worker, Error: i.Error, ApprovalId: i.Approval, Usage: i.Usage.Proto(), Waiting: i.Waiting.Proto(),
 			})
 		}
 		x.StepViews = append(x.StepViews, step)

@@ -115,6 +115,13 @@ type WaitingJSON struct {
 
 	InsteadOf string `json:"instead_of,omitempty"` // the model that the one which is asked stands in for
 	Step      string `json:"step,omitempty"`       // of a budget: whose it is; absent: the session's
+
+	// Of items of runs alone.
+	Approval string `json:"approval,omitempty"` // id
+	Call     string `json:"call,omitempty"`     // exec id of one in doubt
+	Worker   string `json:"worker,omitempty"`   // who waits
+	Text     string `json:"text,omitempty"`     // what is waited for, behind "waits for"
+	Command  string `json:"command,omitempty"`  // what a person may type
 }
 
 // CallJSON is one tool call of a listing. ID is the exec id, or the provider's id of a call that
@@ -329,6 +336,7 @@ func (x *Waiting) JSON() *WaitingJSON {
 	return &WaitingJSON{
 		Kind: x.GetKind(), Subject: x.GetSubject(), Since: timeText(x.GetSinceUnixMs()), Until: timeText(x.GetUntilUnixMs()),
 		Session: x.GetSession(), Reason: x.GetReason(), InsteadOf: x.GetInsteadOf(), Step: x.GetStep(),
+		Approval: x.GetApprovalId(), Call: x.GetExecId(), Worker: x.GetWorkerId(),
 	}
 }
 
@@ -339,7 +347,7 @@ func (j *WaitingJSON) Proto() *Waiting {
 	}
 	return &Waiting{
 		Kind: j.Kind, Subject: j.Subject, SinceUnixMs: timeRead(j.Since), UntilUnixMs: timeRead(j.Until), Session: j.Session, Reason: j.Reason,
-		InsteadOf: j.InsteadOf, Step: j.Step,
+		InsteadOf: j.InsteadOf, Step: j.Step, ApprovalId: j.Approval, ExecId: j.Call, WorkerId: j.Worker,
 	}
 }
 

@@ -35,6 +35,9 @@ func (t *Timer) Stop() {
 	}
 }
 
+// Armed says whether it is to come.
+func (t *Timer) Armed() bool { return t.stop != nil }
+
 // Fresh says whether a message with this generation is the newest shot.
 func (t *Timer) Fresh(gen uint64) bool { return t.stop != nil && gen == t.gen }
 

@@ -134,12 +134,7 @@ func addBudgetCommand(session, step string, j *messages.BudgetViewJSON) string {
 
 // shellWord is a word as one types it: the items of a step may have any names.
 func shellWord(s string) string {
-	if strings.IndexFunc(s, func(r rune) bool {
-		return !strings.ContainsRune("/-_.", r) && !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9')
-	}) < 0 && s != "" {
-		return s
-	}
-	return "'" + strings.ReplaceAll(visible(s), "'", `'\''`) + "'"
+	return visible(messages.ShellWord(s))
 }
 
 // budgetText is a budget on one line: what is spent of what.

@@ -12,7 +12,7 @@ import (
 
 func newListRuns(a *app) *cobra.Command {
 	l := &listing{
-		head:  []string{"RUN", "STATE", "PIPELINE", "STEPS", "ITEMS", "STARTED", "SESSION"},
+		head:  []string{"RUN", "STATE", "PIPELINE", "STEPS", "ITEMS", "STARTED", "SESSION", "WAITS FOR"},
 		empty: "there are no runs yet; begin one with: troupe pipeline run FILE",
 	}
 	return formats(&cobra.Command{
@@ -28,13 +28,24 @@ func newListRuns(a *app) *cobra.Command {
 				rows := [][]string{}
 				for _, v := range found.JSON() {
 					rows = append(rows, []string{
-						v.ID, v.State, v.Name, fmt.Sprintf("%d/%d", v.StepsDone, v.Steps), fmt.Sprintf("%d/%d", v.ItemsDone, v.Items), v.StartedAt, v.Session,
+						v.ID, v.State, v.Name, fmt.Sprintf("%d/%d", v.StepsDone, v.Steps), fmt.Sprintf("%d/%d", v.ItemsDone, v.Items), v.StartedAt, v.Session, waitsShort(v.Waiting),
 					})
 				}
 				return found.JSON(), rows, nil
 			})
 		},
 	}, "table", "json", "yaml")
+}
+
+// waitsShort is what something waits for, and what a person may type.
+func waitsShort(on *messages.WaitingJSON) string {
+	switch {
+	case on == nil:
+		return ""
+	case on.Command == "":
+		return oneLine(on.Text, 60)
+	}
+	return oneLine(on.Text, 60) + ": " + on.Command
 }
 
 // showRun is `troupe show` of a run.
@@ -61,7 +72,10 @@ func (a *app) showRun(ctx context.Context, n node, id string) error {
 				line += ", " + budgetText(s.Budget)
 			}
 			for _, i := range s.Items {
-				if i.Approval != "" {
+				switch {
+				case i.Waiting != nil:
+					line += ", waits for " + waitsShort(i.Waiting)
+				case i.Approval != "":
 					line += ", waits for approval " + i.Approval
 				}
 			}

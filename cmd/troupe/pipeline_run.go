@@ -193,8 +193,9 @@ func (a *app) followRun(ctx context.Context, n node, f *pipelineFlags, plan *pip
 	defer watched.Wait()
 	defer cancel(nil)
 	goOn := "go on with: troupe pipeline run --resume " + id
+	waits := new(uint32)
 	for rev := uint64(0); ; {
-		v, err := ask[*messages.RunView](ctx, n, &messages.AwaitRun{RunId: id, After: rev, Changes: true, Brief: true})
+		v, err := ask[*messages.RunView](ctx, n, &messages.AwaitRun{RunId: id, After: rev, Waits: waits, Changes: true, Brief: true})
 		if err != nil {
 			if errors.Is(context.Cause(ctx), errUnpaid) {
 				return &exitError{code: exitAgain, what: "run " + id + " waits for somebody to add to its budget", hint: goOn}
@@ -204,7 +205,7 @@ func (a *app) followRun(ctx context.Context, n node, f *pipelineFlags, plan *pip
 			}
 			return err
 		}
-		rev = v.GetRevision()
+		rev, *waits = v.GetRevision(), v.GetWaits()
 		if over := v.GetState() != pipeline.Running && v.GetState() != pipeline.Waiting; over && (a.flags.format == "json" || a.flags.format == "ndjson") { // whole, with all items
 			if v, err = ask[*messages.RunView](ctx, n, &messages.ShowRun{RunId: id}); err != nil {
 				return err

@@ -164,12 +164,25 @@ func (w *runView) branches(v *messages.RunView) (lines []string) {
 		if s.GetBudget() != nil {
 			line += ", " + budgetText(s.GetBudget().JSON())
 		}
+		line += waitsFor(s)
 		if s.GetError() != "" {
 			line += ": " + oneLine(s.GetError(), 60)
 		}
 		lines = append(lines, line)
 	}
 	return lines
+}
+
+// waitsFor is what the items of a step wait for besides the questions of the run.
+func waitsFor(s *messages.RunStepView) string {
+	switch n := s.GetWaits(); {
+	case n == 0:
+		return ""
+	case n == 1:
+		return ", waits for " + oneLine(s.GetWaiting().Text(), 100)
+	default:
+		return fmt.Sprintf(", %d wait, one for %s", n, oneLine(s.GetWaiting().Text(), 100))
+	}
 }
 
 // fitting are those of the lines of a tree that fit: first what works, waits or has failed, in the order of the tree, and how many are left out.
@@ -204,13 +217,23 @@ func (w *runView) size() (width, height int) {
 	return 100, 1 << 16
 }
 
-// questions says what waits for a person.
+// questions says once what waits for a person, and what that may type.
 func (w *runView) questions(v *messages.RunView) {
 	for _, s := range v.GetStepViews() {
 		for _, i := range s.GetItemViews() {
-			if id := i.GetApprovalId(); id != "" && !w.asked[id] {
+			name, on := s.GetStep(), i.GetWaiting()
+			if s.GetItems() > 1 {
+				name += "[" + oneLine(i.GetKey(), 60) + "]"
+			}
+			switch id := i.GetApprovalId() + on.GetExecId(); {
+			case id == "" || w.asked[id]:
+			case on != nil:
 				w.asked[id] = true
-				w.a.note("  %s waits for a person: troupe approve %s (or deny; --reason CHOICE)", visible(s.GetStep()), id)
+				w.a.note("  %s waits for %s: %s", visible(name), visible(on.Text()), on.Command(v.GetSessionId()))
+				w.lines = 0
+			default:
+				w.asked[id] = true
+				w.a.note("  %s waits for a person: troupe approve %s (or deny; --reason CHOICE)", visible(name), id)
 				w.lines = 0
 			}
 		}

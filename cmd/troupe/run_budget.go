@@ -11,14 +11,13 @@ import (
 // errUnpaid ends the walk along the events of a turn that waits for more budget.
 var errUnpaid = fmt.Errorf("%w to add to its budget", errWaiting)
 
-// watchRun says what the facts of a run do not: that calls of its agents and tools wait for an approval, and it or its steps for more budget. Where nobody sits at a
-// terminal, it ends the walk when something waits for budget.
+// watchRun says that a run or its steps wait for more budget. Where nobody sits at a terminal, it ends the walk then.
 func (a *app) watchRun(ctx context.Context, n node, run string, view *runView, cancel context.CancelCauseFunc) {
 	tick := time.NewTicker(lookAgain)
 	defer tick.Stop()
 	soon := time.NewTimer(lookSoon) // most questions come early
 	defer soon.Stop()
-	told, asked := make(map[string]bool), make(map[string]bool)
+	told := make(map[string]bool)
 	for {
 		v, err := ask[*messages.RunView](ctx, n, &messages.AwaitRun{RunId: run, Changes: true, Brief: true})
 		for _, s := range budgetsOf(ctx, n, v) {
@@ -35,9 +34,6 @@ func (a *app) watchRun(ctx context.Context, n node, run string, view *runView, c
 				cancel(errUnpaid)
 				return
 			}
-		}
-		if err == nil {
-			a.noteCalls(ctx, n, v, view, asked)
 		}
 		select {
 		case <-tick.C:
@@ -66,21 +62,6 @@ func budgetsOf(ctx context.Context, n node, v *messages.RunView) []*messages.Ste
 
 // lookSoon is how soon one looks for the second time.
 const lookSoon = 300 * time.Millisecond
-
-// noteCalls says once of each call in a run that it waits for an approval. What the run itself asks stands in its view.
-func (a *app) noteCalls(ctx context.Context, n node, v *messages.RunView, view *runView, asked map[string]bool) {
-	found, err := ask[*messages.Approvals](ctx, n, &messages.ListApprovals{SessionId: v.GetSessionId()})
-	if err != nil {
-		return // it is tried again
-	}
-	for _, q := range found.JSON() {
-		if asked[q.ID] || q.Worker == v.GetRunId() {
-			continue
-		}
-		asked[q.ID] = true
-		view.note("  %s waits for an approval: troupe approve %s (or deny)", visible(q.Tool+"("+approvalAsks(&q)+")"), q.ID)
-	}
-}
 
 // watchBudget says that the session waits for more budget. Where nobody sits at a terminal, it ends the walk then.
 func (r *runner) watchBudget(ctx context.Context, h *house, cancel context.CancelCauseFunc) {

@@ -87,7 +87,8 @@ function StepView(p: { run: Run; of: RunStep }) {
       </span>
       {s.total > 1 && !['succeeded', 'skipped'].includes(s.state) && <progress max={s.total} value={s.done} aria-label={`items of ${plain(s.step, 80)} that are done`} />}
       {s.error && <span class="meta bad" dir="auto">{marked(cut(s.error, 1000))}</span>}
-      {asking.map((i) => <span key={i.index}><Link to={`/approvals?id=${encodeURIComponent(i.approval ?? '')}`}>{s.total > 1 ? `${plain(i.key, 80)} waits` : 'It waits'} for an answer</Link></span>)}
+      {asking.map((i) => <span key={i.index}><Link to={`/approvals?id=${encodeURIComponent(i.approval ?? '')}`}>{s.total > 1 ? `${plain(i.key, 80)} waits` : 'It waits'} for {i.waiting ? plain(i.waiting.text, 200) : 'an answer'}</Link></span>)}
+      {s.waiting && !s.waiting.approval && <span class="meta" dir="auto">{s.waits === 1 ? 'It waits' : `${count(s.waits ?? 0)} items wait, one`} for {plain(s.waiting.text, 300)}{s.waiting.command && <>: <code>{plain(s.waiting.command, 300)}</code></>}</span>}
       {s.total > 0 && (
         <details open={open} onToggle={(e) => setOpen(e.currentTarget.open)}>
           <summary>Items</summary>

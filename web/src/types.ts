@@ -41,9 +41,11 @@ export interface Run {
   error?: string; usage: Usage; step_list?: RunStep[];
 }
 export interface RunStep {
-  step: string; kind: string; state: string; error?: string; needs?: string[]; total: number; done: number; failed: number; per_second?: number; left_ms?: number; items?: RunItem[];
+  step: string; kind: string; state: string; error?: string; needs?: string[]; total: number; done: number; failed: number; per_second?: number; left_ms?: number; items?: RunItem[]; waits?: number; waiting?: RunWait;
 }
-export interface RunItem { key: string; index: number; state: string; attempt?: number; worker?: string; error?: string; approval?: string }
+export interface RunItem { key: string; index: number; state: string; attempt?: number; worker?: string; error?: string; approval?: string; waiting?: RunWait }
+/** What an item of a run waits for, and what one may type. */
+export interface RunWait { kind: string; text: string; command?: string; approval?: string; since?: string }
 
 export interface Approval {
   id: string; state: string; session: string; worker: string; turn: string; agent?: string; exec_id: string; call_id?: string; tool: string;

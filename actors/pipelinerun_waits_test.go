@@ -1,0 +1,53 @@
+package actors_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/troupe-dev/troupe/actors"
+	"github.com/troupe-dev/troupe/actors/actortest"
+	"github.com/troupe-dev/troupe/messages"
+	"github.com/troupe-dev/troupe/pipeline"
+)
+
+// shown waits until a step is shown as is wanted.
+func shown(t *testing.T, h *actortest.House, session, run, step string, is func(*messages.RunStepView) bool) (v *messages.RunStepView) {
+	actortest.Until(t, "step "+step+" is shown so", func() bool {
+		v = stepOf(h, session, run, step)
+		return is(v)
+	})
+	return v
+}
+
+// What ends by itself is told of when it has lasted: every call of a model waits for its permit, if only for a moment.
+func TestARunSaysThatItsItemsWaitForAPermitOnceThatLasts(t *testing.T) {
+	gate, m := gated()
+	clock := actortest.NewClock(time.Now())
+	h := actortest.New(t, actortest.Options{Model: m, Clock: clock, Now: clock.Now, Limits: actors.Limits{ModelCalls: 1}})
+	s, _, run := startRun(t, h, "agents: {x: {}}\nsteps: [{id: a, foreach: '1..2', agent: x, prompt: x}]\n")
+	actortest.Wait(t, "a call of the model", gate.Came)
+	if v := stepOf(h, s, run, "a"); v.GetWaits() != 0 || v.GetState() != pipeline.Running {
+		t.Errorf("at once it is shown as %v", v)
+	}
+	v := shown(t, h, s, run, "a", func(v *messages.RunStepView) bool {
+		clock.Advance(500 * time.Millisecond)
+		return v.GetWaits() == 1
+	})
+	if v.GetState() != pipeline.Running || v.GetWaiting().GetKind() != "permit" || v.GetWaiting().ForPeople() {
+		t.Errorf("one works and one waits, and it is shown as %v", v)
+	}
+	gate.Open()
+	if v := actortest.Ask[*messages.RunView](h, s, &messages.AwaitRun{RunId: run}); v.GetState() != pipeline.Succeeded || v.GetWaits() != 0 {
+		t.Errorf("it ended as %v", v)
+	}
+}
+
+func TestARunSaysWhichBudgetItsItemsWaitFor(t *testing.T) {
+	h := actortest.New(t, actortest.Options{Model: costing(actortest.Say("yes"), 9000, 500)})
+	s, _, run := startRun(t, h, "steps: [{id: a, foreach: '1..4', agent: default, prompt: x, budget: {tokens: 20000, on_exceed: pause}}]\n")
+	v := shown(t, h, s, run, "a", func(v *messages.RunStepView) bool { return v.GetState() == pipeline.Waiting })
+	if on := v.GetWaiting(); on.GetKind() != "budget" || on.Command(s) != "troupe budget add "+s+" --step a tokens=N" {
+		t.Errorf("it is shown as %v: %q", v, on.Command(s))
+	}
+	cancelledRun(t, h, s, run)
+}
