@@ -168,9 +168,9 @@ func (s *Services) Stop() {
 // spawn runs fn off the mailbox and pipes what it returns to an actor; see act.Pipe. Close waits for it.
 func (s *Services) spawn(sys *actor.ActorSystem, to *actor.PID, failed func(*act.Panic) any, fn func() any) {
 	s.running.Add(1)
-	act.Pipe(s.pool, sys, to, failed, func() any {
+	s.pool.Go(func() {
 		defer s.running.Done()
-		return fn()
+		act.Deliver(sys, to, failed, fn)
 	})
 }
 

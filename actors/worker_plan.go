@@ -453,6 +453,7 @@ func (w *Worker) systemPrompt() string {
 		return w.system
 	}
 	var b strings.Builder
+	b.Grow(len(w.state.System()) + 512) // of which two workspaces take half
 	b.WriteString(w.state.System())
 	b.WriteString("\n\n# Workspaces\n")
 	for _, g := range w.grant.GetWorkspaces() {

@@ -311,7 +311,7 @@ func interrupted(call *conversation.Call) *messages.ToolFinished {
 func (w *Worker) finish(c actor.Context, f *messages.ToolFinished) {
 	f = w.nudging([]proto.Message{f})[0].(*messages.ToolFinished) //nolint:forcetypeassert // it is that, or a copy
 	t := w.state.Turn()
-	last := len(t.OpenCalls()) == 1
+	last := t.OneOpen()
 	switch {
 	case w.failing:
 		w.append(c, nil, w.failTurn, f)

@@ -321,7 +321,7 @@ func (w *Workspace) pass(c actor.Context, l *lease) {
 	}
 	for i, h := range w.held {
 		if h == l {
-			w.held = append(w.held[:i:i], w.held[i+1:]...)
+			w.held = slices.Delete(w.held, i, i+1)
 			break
 		}
 	}

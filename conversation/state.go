@@ -191,6 +191,17 @@ func (t *Turn) OpenCalls() []*Call {
 // Pending says whether a call has no result.
 func (t *Turn) Pending() bool { return slices.ContainsFunc(t.Calls, (*Call).Open) }
 
+// OneOpen says whether exactly one call has no result.
+func (t *Turn) OneOpen() bool {
+	n := 0
+	for _, c := range t.Calls {
+		if c.Open() {
+			n++
+		}
+	}
+	return n == 1
+}
+
 // Call returns the call with an exec id, nil when the turn has none.
 func (t *Turn) Call(execID string) *Call {
 	for _, c := range t.AllCalls {

@@ -77,3 +77,15 @@ func TestRecordsOfOneAppendAreThoseOfItsFactsAlone(t *testing.T) {
 		}
 	}
 }
+
+func TestRecordsOfOneAppendTakeFewAllocations(t *testing.T) { //nolint:paralleltest // allocations are counted for the process
+	facts := []proto.Message{&messages.TurnStarted{TurnId: "turn", InputIds: []string{"input"}}, &messages.GenerationStarted{GenId: "gen"}, &messages.Suspended{}, &messages.Suspended{}}
+	n := testing.AllocsPerRun(100, func() {
+		if _, err := messages.NewRecords(facts, "turn"); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if n > 4 { // three are needed
+		t.Errorf("%d records take %v allocations", len(facts), n)
+	}
+}

@@ -8,8 +8,9 @@ import (
 // A plainReader reads well-formed arguments without a decoder's cost. Whatever it does not take,
 // it leaves to readValue, which says what is wrong with it.
 type plainReader struct {
-	b []byte // valid UTF-8
-	i int
+	b   []byte // valid UTF-8
+	all string // the same, once a piece of it is kept
+	i   int
 }
 
 // plainArguments reads one JSON object that is well formed, not too deep and without keys given
@@ -122,10 +123,10 @@ func (r *plainReader) text() (string, bool) {
 	for ; r.i < len(r.b); r.i++ {
 		switch ch := r.b[r.i]; {
 		case ch == '"':
-			body := r.b[start:r.i]
+			end := r.i
 			r.i++
 			if !escapes {
-				return string(body), true
+				return r.piece(start, end), true
 			}
 			var s string
 			err := json.Unmarshal(r.b[start-1:r.i], &s)
@@ -138,6 +139,14 @@ func (r *plainReader) text() (string, bool) {
 		}
 	}
 	return "", false
+}
+
+// piece is a part of the text. All parts share one copy.
+func (r *plainReader) piece(from, to int) string {
+	if r.all == "" {
+		r.all = string(r.b)
+	}
+	return r.all[from:to]
 }
 
 // number reads a number by the grammar of RFC 8259.
@@ -159,7 +168,7 @@ func (r *plainReader) number() (json.Number, bool) {
 			return "", false
 		}
 	}
-	return json.Number(r.b[start:r.i]), true
+	return json.Number(r.piece(start, r.i)), true
 }
 
 // skip skips ch, if that is next.

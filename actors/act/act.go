@@ -179,7 +179,12 @@ func (p *Panic) Error() string { return fmt.Sprintf("panic: %v", p.Reason) }
 // Pipe runs fn off the mailbox and sends what it returns to the actor; a panic becomes
 // failed(*Panic). The pieces needed are copied before: fn must not touch a Context.
 func Pipe(p *Pool, sys *actor.ActorSystem, to *actor.PID, failed func(*Panic) any, fn func() any) {
-	p.Go(func() { sys.Root.Send(to, run(failed, fn)) })
+	p.Go(func() { Deliver(sys, to, failed, fn) })
+}
+
+// Deliver is Pipe for who is off the mailbox already.
+func Deliver(sys *actor.ActorSystem, to *actor.PID, failed func(*Panic) any, fn func() any) {
+	sys.Root.Send(to, run(failed, fn))
 }
 
 func run(failed func(*Panic) any, fn func() any) (msg any) {

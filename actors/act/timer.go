@@ -10,8 +10,9 @@ import (
 // Timer sends an actor one message after a while. Set again or stopped, an older shot is
 // recognised by its generation and must be ignored.
 type Timer struct {
-	stop func() // nil: it is not armed
-	gen  uint64
+	system *time.Timer // of the machine's clock
+	stop   func()      // of another's
+	gen    uint64
 }
 
 // Set arms the timer; make gets the generation to stamp the message with.
@@ -23,23 +24,33 @@ func (t *Timer) Set(c actor.Context, d time.Duration, make func(gen uint64) any)
 func (t *Timer) SetBy(clock Clock, c actor.Context, d time.Duration, make func(gen uint64) any) {
 	t.Stop()
 	gen, sys, self := t.gen, c.ActorSystem(), c.Self()
-	t.stop = clock.After(d, func() { sys.Root.Send(self, make(gen)) })
+	send := func() { sys.Root.Send(self, make(gen)) }
+	if _, is := clock.(systemClock); is {
+		t.system = time.AfterFunc(d, send)
+		return
+	}
+	t.stop = clock.After(d, send)
 }
 
 // Stop disarms it; a message under way will be stale.
 func (t *Timer) Stop() {
 	t.gen++
+	if t.system != nil {
+		t.system.Stop()
+	}
 	if t.stop != nil {
 		t.stop()
-		t.stop = nil
 	}
+	t.system, t.stop = nil, nil
 }
 
 // Armed says whether it is to come.
 func (t *Timer) Armed() bool { return t.stop != nil }
 
 // Fresh says whether a message with this generation is the newest shot.
-func (t *Timer) Fresh(gen uint64) bool { return t.stop != nil && gen == t.gen }
+func (t *Timer) Fresh(gen uint64) bool { return t.armed() && gen == t.gen }
+
+func (t *Timer) armed() bool { return t.system != nil || t.stop != nil }
 
 // Backoff is exponential, capped and jittered: the n-th pause (from 1) lies between half and
 // the whole of First * 2^(n-1), at most Max.

@@ -112,3 +112,22 @@ func TestARecordOfATurnTakesLittleBesidesItsBody(t *testing.T) {
 		})
 	}
 }
+
+func TestATaskThatIsUsedAgainEncodesWithoutAllocations(t *testing.T) { //nolint:paralleltest // allocations are counted for the process
+	b := persistence.Batch{
+		Lease: persistence.Lease{Stream: "wrk/wrk_1", Epoch: 1}, Expect: 7, Session: "ses_1",
+		Index: []persistence.IndexOp{{Key: "wrk/ses_1/wrk_1", Value: make([]byte, 100)}, {Key: "gone", Delete: true}},
+	}
+	for i := range 4 {
+		b.Records = append(b.Records, &messages.Record{Seq: 7 + uint64(i), Epoch: 1, Type: 7, TurnId: "turn", RecordId: make([]byte, recordIDSize), Body: make([]byte, 200)})
+	}
+	task := &appendTask{}
+	n := testing.AllocsPerRun(100, func() {
+		task.batches = append(task.batches[:0], b)
+		task.encode()
+		task.reset()
+	})
+	if n > 1 {
+		t.Errorf("an append is encoded with %v allocations", n)
+	}
+}
