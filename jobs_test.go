@@ -234,6 +234,10 @@ func TestACancelEndsWhatWasLeftRunningWhenItIsTold(t *testing.T) {
 	if n := count(); n.GetBackground() != 2 || n.GetBackgroundSinceUnixMs() < begun || n.GetBackgroundSinceUnixMs() > time.Now().UnixMilli() {
 		t.Errorf("what was left running: %v", n)
 	}
+	jobs := count().GetJobs()
+	if len(jobs) != 2 || jobs[1].GetWorkerId() != all[2].ID() || !strings.Contains(jobs[0].GetCommand(), "sleep 1000") || jobs[0].GetSinceUnixMs() > jobs[1].GetSinceUnixMs() || jobs[0].GetWorkspace() == "" {
+		t.Errorf("listed: %v", jobs)
+	}
 	for c := count(); c.GetRunning()+c.GetWaiting() != 2; c = count() { // one may wait for the folder
 		<-time.After(time.Millisecond)
 	}

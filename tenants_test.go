@@ -170,7 +170,7 @@ func TestNothingOfAnotherTenantIsThere(t *testing.T) {
 	o.token("ann", "a", allScopes()...)
 	o.token("bob", "b", allScopes()...)
 	v, asked := o.begin("ann")
-	ids := map[string]string{"id": v.ID, "approval": asked.ID, "exec": asked.ExecID, "worker": asked.Worker, "rule": "", "project": "p", "token": "ann", "input": "i", "timer": "t", "workspace": v.Workspaces[0].ID, "name": "n", "path...": "x", "run": o.run("ann", question, "").ID, "turn": "inp_turn"}
+	ids := map[string]string{"id": v.ID, "approval": asked.ID, "exec": asked.ExecID, "worker": asked.Worker, "rule": "", "project": "p", "token": "ann", "input": "i", "timer": "t", "job": "job_1", "workspace": v.Workspaces[0].ID, "name": "n", "path...": "x", "run": o.run("ann", question, "").ID, "turn": "inp_turn"}
 	talk := get[messages.ConversationJSON](o, "ann", o.share("ann", v.ID))
 	ids["conversation"] = talk.ID
 	hole := regexp.MustCompile(`\{([^}]*)\}`)

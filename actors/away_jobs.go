@@ -322,7 +322,7 @@ func (s *Services) adopt(sys *actor.ActorSystem, p Place, m *messages.OwnedJob, 
 		return j
 	}
 	l := &messages.LeaseToken{Workspace: p.URI}
-	s.folders.keep(j.id, &leftRunning{worker: j.worker, since: start, session: p.Session, workspace: p.URI, end: j.known.End})
+	s.folders.keep(j.id, &leftRunning{worker: j.worker, since: start, session: p.Session, workspace: p.URI, command: oneLine(j.command), end: j.known.End})
 	s.folders.began(l, j.id)
 	pid := workspacePID(sys, g.GetId())
 	if _, there := sys.ProcessRegistry.GetLocal(pid.GetId()); there { // else it looks when it starts

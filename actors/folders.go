@@ -207,6 +207,7 @@ func (f *Folders) ended(l *messages.LeaseToken, exec string) {
 // leftRunning is a job, and how it is asked to end.
 type leftRunning struct {
 	worker, session, workspace string
+	command                    string // its beginning, for people
 	since                      time.Time
 	end                        func(why string)
 	gone                       chan struct{} // closed when nothing of it is left
@@ -225,21 +226,6 @@ func (f *Folders) keep(job string, left *leftRunning) {
 	}
 	left.gone = make(chan struct{})
 	f.jobs[job] = left
-}
-
-// leftBy counts the jobs that some workers have running, and says since when the first of them does.
-func (f *Folders) leftBy(workers []string) (n int32, since time.Time) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, left := range f.jobs {
-		if !slices.Contains(workers, left.worker) {
-			continue
-		}
-		if n++; n == 1 || left.since.Before(since) {
-			since = left.since
-		}
-	}
-	return n, since
 }
 
 // endOf asks for the end of all jobs that some workers have running, and returns what is closed when each is gone.

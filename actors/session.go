@@ -295,6 +295,8 @@ func (s *Session) own(c actor.Context, m *messages.ToSession) {
 		s.revokeRule(c, cmd.RevokeRule)
 	case *messages.ToSession_CountJobs:
 		s.countJobs(c)
+	case *messages.ToSession_EndJob:
+		s.endJob(c, cmd.EndJob)
 	case *messages.ToSession_Close:
 		s.closeSession(c, cmd.Close)
 	case *messages.ToSession_Describe:

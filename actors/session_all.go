@@ -264,9 +264,7 @@ func (s *Session) countJobs(c actor.Context) {
 			n.Waiting += v.GetStaged()
 			workers = append(workers, v.GetId())
 		}
-		var since time.Time
-		n.Background, since = svc.folders.leftBy(workers)
-		n.BackgroundSinceUnixMs = unixMs(since)
+		countLeft(svc, n, workers)
 		if !shares {
 			return n
 		}

@@ -194,7 +194,7 @@ func (r *run) hold(ctx context.Context, id string, end func(why string)) (func()
 	if r.m.GetLease() == nil {
 		return nil, tools.Errorf(tools.CodeInterrupted, "Not started: the workspace is not held")
 	}
-	r.svc.folders.keep(id, &leftRunning{worker: r.m.GetWorkerId(), since: r.svc.Now(), session: r.m.GetSessionId(), workspace: r.m.GetLease().GetWorkspace(), end: end})
+	r.svc.folders.keep(id, &leftRunning{worker: r.m.GetWorkerId(), since: r.svc.Now(), session: r.m.GetSessionId(), workspace: r.m.GetLease().GetWorkspace(), command: r.commandLeft(), end: end})
 	release := func() {
 		r.svc.folders.keep(id, nil)
 		r.eachLease(func(l *messages.LeaseToken, pid *actor.PID) {

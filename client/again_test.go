@@ -37,6 +37,7 @@ func askedOf() map[string]struct {
 		"a session":    {&messages.CreateSession{}, false},
 		"a fork":       {&messages.ForkSession{SessionId: "ses_1"}, false},
 		"a cancel":     {&messages.ToSession{SessionId: "ses_1", Command: &messages.ToSession_Cancel{Cancel: &messages.CancelSession{}}}, false},
+		"a job's end":  {&messages.ToSession{SessionId: "ses_1", Command: &messages.ToSession_EndJob{EndJob: &messages.EndJob{JobId: "job_1"}}}, false},
 		"an answer":    {&messages.ResolveApproval{ApprovalId: "app_1", Decision: messages.Decision_APPROVED}, false},
 		"an edit":      {&messages.ToSession{SessionId: "ses_1", Command: &messages.ToSession_SetField{SetField: &messages.SetField{Field: "f", Value: "1"}}}, true},
 		"a file":       {&messages.ToSession{SessionId: "ses_1", Command: &messages.ToSession_UseFile{UseFile: &messages.UseFile{Path: "a", Action: messages.UseFile_PUT, Data: []byte("x")}}}, false},

@@ -180,6 +180,8 @@ func toSession(base string, m *messages.ToSession) (*call, error) {
 		return post(base+"/compact", body, as[messages.CompactedJSON]), nil
 	case *messages.ToSession_CountJobs:
 		return get(base+"/jobs", jobs), nil
+	case *messages.ToSession_EndJob:
+		return remove(base+"/jobs/"+segment(x.EndJob.GetJobId()), "by", x.EndJob.GetBy(), "reason", x.EndJob.GetReason()), nil
 	case *messages.ToSession_Close:
 		forget := ""
 		if x.Close.GetForget() {

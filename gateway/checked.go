@@ -239,6 +239,8 @@ func (b *checked) command(ctx context.Context, who Principal, m *messages.ToSess
 		x.AddBudget.By = who.Name
 	case *messages.ToSession_Compact:
 		x.Compact.By = who.Name
+	case *messages.ToSession_EndJob:
+		x.EndJob.By = who.Name
 	case *messages.ToSession_SetTimer:
 		x.SetTimer.By = who.Name
 	case *messages.ToSession_SetField:

@@ -234,6 +234,11 @@ func routeCases() []routeCase {
 			to("ses_1", &messages.ToSession{Command: &messages.ToSession_CancelTimer{CancelTimer: &messages.CancelTimer{TimerId: "t/1", By: "me"}}}),
 			&messages.Ack{}, 204, ``,
 		},
+		{
+			"DELETE /api/sessions/ses_1/jobs/job_1?by=me&reason=enough", "",
+			to("ses_1", &messages.ToSession{Command: &messages.ToSession_EndJob{EndJob: &messages.EndJob{JobId: "job_1", By: "me", Reason: "enough"}}}),
+			&messages.Ack{}, 204, ``,
+		},
 		{"GET /livez", "", nil, nil, 200, `{"status":"ok"}`},
 	}
 }

@@ -148,6 +148,16 @@ func (a *api) jobs(_ http.ResponseWriter, r *http.Request) (answer, error) {
 	return ok(n.JSON())
 }
 
+// endJob ends one command that an agent left running.
+func (a *api) endJob(_ http.ResponseWriter, r *http.Request) (answer, error) {
+	q, err := query(r, "by", "reason")
+	if err != nil {
+		return answer{}, err
+	}
+	m := &messages.EndJob{JobId: r.PathValue("job"), By: q.Get("by"), Reason: q.Get("reason")}
+	return a.done(r, &messages.ToSession{SessionId: r.PathValue("id"), Command: &messages.ToSession_EndJob{EndJob: m}})
+}
+
 // idle answers when nothing is left to do: a long poll.
 func (a *api) idle(_ http.ResponseWriter, r *http.Request) (answer, error) {
 	q, err := query(r, "worker")

@@ -57,7 +57,8 @@ func (a *api) sessionRows() []row {
 		{pattern: "GET /api/sessions/{id}/export", scope: ScopeRead, summary: "A session as a file", kind: exportType, stream: a.export},
 		{pattern: "POST /api/sessions/{id}/compact", begins: true, scope: ScopePrompt, summary: "Replace the older turns by a summary; answers when that is done", in: messages.CompactJSON{}, out: messages.CompactedJSON{}, serve: a.compact},
 		{pattern: "POST /api/sessions/{id}/save", scope: ScopePrompt, summary: "Make durable what the session's policy keeps back", in: messages.SaveJSON{}, serve: a.save},
-		{pattern: "GET /api/sessions/{id}/jobs", scope: ScopeRead, summary: "How many jobs run and wait", out: messages.JobsJSON{}, serve: a.jobs},
+		{pattern: "GET /api/sessions/{id}/jobs", scope: ScopeRead, summary: "How many turns run and inputs wait, and which commands agents left running", out: messages.JobsJSON{}, serve: a.jobs},
+		{pattern: "DELETE /api/sessions/{id}/jobs/{job}", scope: ScopePrompt, summary: "End one command that an agent left running; answers when nothing of it is left", query: []string{"by", "reason"}, serve: a.endJob},
 		{pattern: "GET /api/sessions/{id}/idle", scope: ScopeRead, summary: "Answers when nothing is left to do", query: []string{"worker"}, serve: a.idle},
 		{pattern: "GET /api/sessions/{id}/events", scope: ScopeRead, summary: "Events after a cursor, then live ones, as server-sent events", query: []string{"after"}, kind: "text/event-stream", stream: a.events},
 	}

@@ -73,7 +73,7 @@ func (x ReleasePermit_Outcome) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ReleasePermit_Outcome.Descriptor instead.
 func (ReleasePermit_Outcome) EnumDescriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{119, 0}
+	return file_command_proto_rawDescGZIP(), []int{121, 0}
 }
 
 type UseFile_Action int32
@@ -125,7 +125,7 @@ func (x UseFile_Action) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use UseFile_Action.Descriptor instead.
 func (UseFile_Action) EnumDescriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{147, 0}
+	return file_command_proto_rawDescGZIP(), []int{149, 0}
 }
 
 // CreateSession makes a session, its first worker and, when given, the first input, in one append.
@@ -779,6 +779,7 @@ type ToSession struct {
 	//	*ToSession_DiffCopy
 	//	*ToSession_ApplyCopy
 	//	*ToSession_AddBudget
+	//	*ToSession_EndJob
 	//	*ToSession_ShowRun
 	//	*ToSession_ResumeRun
 	//	*ToSession_CancelRun
@@ -1181,6 +1182,15 @@ func (x *ToSession) GetAddBudget() *AddBudget {
 	return nil
 }
 
+func (x *ToSession) GetEndJob() *EndJob {
+	if x != nil {
+		if x, ok := x.Command.(*ToSession_EndJob); ok {
+			return x.EndJob
+		}
+	}
+	return nil
+}
+
 func (x *ToSession) GetShowRun() *ShowRun {
 	if x != nil {
 		if x, ok := x.Command.(*ToSession_ShowRun); ok {
@@ -1436,6 +1446,10 @@ type ToSession_AddBudget struct {
 	AddBudget *AddBudget `protobuf:"bytes,190,opt,name=add_budget,json=addBudget,proto3,oneof"`
 }
 
+type ToSession_EndJob struct {
+	EndJob *EndJob `protobuf:"bytes,195,opt,name=end_job,json=endJob,proto3,oneof"`
+}
+
 type ToSession_ShowRun struct {
 	ShowRun *ShowRun `protobuf:"bytes,131,opt,name=show_run,json=showRun,proto3,oneof"`
 }
@@ -1555,6 +1569,8 @@ func (*ToSession_DiffCopy) isToSession_Command() {}
 func (*ToSession_ApplyCopy) isToSession_Command() {}
 
 func (*ToSession_AddBudget) isToSession_Command() {}
+
+func (*ToSession_EndJob) isToSession_Command() {}
 
 func (*ToSession_ShowRun) isToSession_Command() {}
 
@@ -4249,6 +4265,7 @@ type JobCount struct {
 	Waiting               int32                  `protobuf:"varint,2,opt,name=waiting,proto3" json:"waiting,omitempty"`
 	Background            int32                  `protobuf:"varint,3,opt,name=background,proto3" json:"background,omitempty"`
 	BackgroundSinceUnixMs int64                  `protobuf:"varint,154,opt,name=background_since_unix_ms,json=backgroundSinceUnixMs,proto3" json:"background_since_unix_ms,omitempty"` // when the first of those began that run in the background; 0: none does
+	Jobs                  []*BackgroundJob       `protobuf:"bytes,195,rep,name=jobs,proto3" json:"jobs,omitempty"`                                                                     // those that run in the background, the oldest first
 	unknownFields         protoimpl.UnknownFields
 	sizeCache             protoimpl.SizeCache
 }
@@ -4311,6 +4328,151 @@ func (x *JobCount) GetBackgroundSinceUnixMs() int64 {
 	return 0
 }
 
+func (x *JobCount) GetJobs() []*BackgroundJob {
+	if x != nil {
+		return x.Jobs
+	}
+	return nil
+}
+
+// BackgroundJob is a command that an agent left running.
+type BackgroundJob struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	JobId         string                 `protobuf:"bytes,1,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
+	WorkerId      string                 `protobuf:"bytes,2,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
+	Workspace     string                 `protobuf:"bytes,3,opt,name=workspace,proto3" json:"workspace,omitempty"` // its address
+	Command       string                 `protobuf:"bytes,4,opt,name=command,proto3" json:"command,omitempty"`     // its beginning
+	SinceUnixMs   int64                  `protobuf:"varint,5,opt,name=since_unix_ms,json=sinceUnixMs,proto3" json:"since_unix_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BackgroundJob) Reset() {
+	*x = BackgroundJob{}
+	mi := &file_command_proto_msgTypes[46]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BackgroundJob) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BackgroundJob) ProtoMessage() {}
+
+func (x *BackgroundJob) ProtoReflect() protoreflect.Message {
+	mi := &file_command_proto_msgTypes[46]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BackgroundJob.ProtoReflect.Descriptor instead.
+func (*BackgroundJob) Descriptor() ([]byte, []int) {
+	return file_command_proto_rawDescGZIP(), []int{46}
+}
+
+func (x *BackgroundJob) GetJobId() string {
+	if x != nil {
+		return x.JobId
+	}
+	return ""
+}
+
+func (x *BackgroundJob) GetWorkerId() string {
+	if x != nil {
+		return x.WorkerId
+	}
+	return ""
+}
+
+func (x *BackgroundJob) GetWorkspace() string {
+	if x != nil {
+		return x.Workspace
+	}
+	return ""
+}
+
+func (x *BackgroundJob) GetCommand() string {
+	if x != nil {
+		return x.Command
+	}
+	return ""
+}
+
+func (x *BackgroundJob) GetSinceUnixMs() int64 {
+	if x != nil {
+		return x.SinceUnixMs
+	}
+	return 0
+}
+
+// EndJob ends one command that an agent left running. Reply: Ack when nothing of it is left, or a Failure: `not_found`, `timeout`.
+type EndJob struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	JobId         string                 `protobuf:"bytes,1,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
+	By            string                 `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`
+	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EndJob) Reset() {
+	*x = EndJob{}
+	mi := &file_command_proto_msgTypes[47]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EndJob) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EndJob) ProtoMessage() {}
+
+func (x *EndJob) ProtoReflect() protoreflect.Message {
+	mi := &file_command_proto_msgTypes[47]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EndJob.ProtoReflect.Descriptor instead.
+func (*EndJob) Descriptor() ([]byte, []int) {
+	return file_command_proto_rawDescGZIP(), []int{47}
+}
+
+func (x *EndJob) GetJobId() string {
+	if x != nil {
+		return x.JobId
+	}
+	return ""
+}
+
+func (x *EndJob) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *EndJob) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
 // ResolveCall settles a call whose outcome is unknown and whose policy asks a person. Reply: Ack,
 // or a Failure: `not_found`, `already_resolved`.
 type ResolveCall struct {
@@ -4326,7 +4488,7 @@ type ResolveCall struct {
 
 func (x *ResolveCall) Reset() {
 	*x = ResolveCall{}
-	mi := &file_command_proto_msgTypes[46]
+	mi := &file_command_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4338,7 +4500,7 @@ func (x *ResolveCall) String() string {
 func (*ResolveCall) ProtoMessage() {}
 
 func (x *ResolveCall) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[46]
+	mi := &file_command_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4351,7 +4513,7 @@ func (x *ResolveCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveCall.ProtoReflect.Descriptor instead.
 func (*ResolveCall) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{46}
+	return file_command_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ResolveCall) GetWorkerId() string {
@@ -4409,7 +4571,7 @@ type ResolveApproval struct {
 
 func (x *ResolveApproval) Reset() {
 	*x = ResolveApproval{}
-	mi := &file_command_proto_msgTypes[47]
+	mi := &file_command_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4421,7 +4583,7 @@ func (x *ResolveApproval) String() string {
 func (*ResolveApproval) ProtoMessage() {}
 
 func (x *ResolveApproval) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[47]
+	mi := &file_command_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4434,7 +4596,7 @@ func (x *ResolveApproval) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveApproval.ProtoReflect.Descriptor instead.
 func (*ResolveApproval) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{47}
+	return file_command_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ResolveApproval) GetWorkerId() string {
@@ -4525,7 +4687,7 @@ type RememberRule struct {
 
 func (x *RememberRule) Reset() {
 	*x = RememberRule{}
-	mi := &file_command_proto_msgTypes[48]
+	mi := &file_command_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4537,7 +4699,7 @@ func (x *RememberRule) String() string {
 func (*RememberRule) ProtoMessage() {}
 
 func (x *RememberRule) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[48]
+	mi := &file_command_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4550,7 +4712,7 @@ func (x *RememberRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RememberRule.ProtoReflect.Descriptor instead.
 func (*RememberRule) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{48}
+	return file_command_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *RememberRule) GetRule() string {
@@ -4620,7 +4782,7 @@ type Remembered struct {
 
 func (x *Remembered) Reset() {
 	*x = Remembered{}
-	mi := &file_command_proto_msgTypes[49]
+	mi := &file_command_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4632,7 +4794,7 @@ func (x *Remembered) String() string {
 func (*Remembered) ProtoMessage() {}
 
 func (x *Remembered) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[49]
+	mi := &file_command_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4645,7 +4807,7 @@ func (x *Remembered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Remembered.ProtoReflect.Descriptor instead.
 func (*Remembered) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{49}
+	return file_command_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Remembered) GetRule() *RuleView {
@@ -4688,7 +4850,7 @@ type RuleView struct {
 
 func (x *RuleView) Reset() {
 	*x = RuleView{}
-	mi := &file_command_proto_msgTypes[50]
+	mi := &file_command_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4700,7 +4862,7 @@ func (x *RuleView) String() string {
 func (*RuleView) ProtoMessage() {}
 
 func (x *RuleView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[50]
+	mi := &file_command_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4713,7 +4875,7 @@ func (x *RuleView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuleView.ProtoReflect.Descriptor instead.
 func (*RuleView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{50}
+	return file_command_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *RuleView) GetRuleId() string {
@@ -4796,7 +4958,7 @@ type ListRules struct {
 
 func (x *ListRules) Reset() {
 	*x = ListRules{}
-	mi := &file_command_proto_msgTypes[51]
+	mi := &file_command_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4808,7 +4970,7 @@ func (x *ListRules) String() string {
 func (*ListRules) ProtoMessage() {}
 
 func (x *ListRules) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[51]
+	mi := &file_command_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4821,7 +4983,7 @@ func (x *ListRules) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRules.ProtoReflect.Descriptor instead.
 func (*ListRules) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{51}
+	return file_command_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *ListRules) GetSessionId() string {
@@ -4840,7 +5002,7 @@ type Rules struct {
 
 func (x *Rules) Reset() {
 	*x = Rules{}
-	mi := &file_command_proto_msgTypes[52]
+	mi := &file_command_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4852,7 +5014,7 @@ func (x *Rules) String() string {
 func (*Rules) ProtoMessage() {}
 
 func (x *Rules) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[52]
+	mi := &file_command_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4865,7 +5027,7 @@ func (x *Rules) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rules.ProtoReflect.Descriptor instead.
 func (*Rules) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{52}
+	return file_command_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Rules) GetRules() []*RuleView {
@@ -4886,7 +5048,7 @@ type RevokeRule struct {
 
 func (x *RevokeRule) Reset() {
 	*x = RevokeRule{}
-	mi := &file_command_proto_msgTypes[53]
+	mi := &file_command_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4898,7 +5060,7 @@ func (x *RevokeRule) String() string {
 func (*RevokeRule) ProtoMessage() {}
 
 func (x *RevokeRule) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[53]
+	mi := &file_command_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4911,7 +5073,7 @@ func (x *RevokeRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeRule.ProtoReflect.Descriptor instead.
 func (*RevokeRule) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{53}
+	return file_command_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *RevokeRule) GetRuleId() string {
@@ -4939,7 +5101,7 @@ type ReleaseWorker struct {
 
 func (x *ReleaseWorker) Reset() {
 	*x = ReleaseWorker{}
-	mi := &file_command_proto_msgTypes[54]
+	mi := &file_command_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4951,7 +5113,7 @@ func (x *ReleaseWorker) String() string {
 func (*ReleaseWorker) ProtoMessage() {}
 
 func (x *ReleaseWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[54]
+	mi := &file_command_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4964,7 +5126,7 @@ func (x *ReleaseWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseWorker.ProtoReflect.Descriptor instead.
 func (*ReleaseWorker) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{54}
+	return file_command_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *ReleaseWorker) GetWorkerId() string {
@@ -4993,7 +5155,7 @@ type CompactHistory struct {
 
 func (x *CompactHistory) Reset() {
 	*x = CompactHistory{}
-	mi := &file_command_proto_msgTypes[55]
+	mi := &file_command_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5005,7 +5167,7 @@ func (x *CompactHistory) String() string {
 func (*CompactHistory) ProtoMessage() {}
 
 func (x *CompactHistory) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[55]
+	mi := &file_command_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5018,7 +5180,7 @@ func (x *CompactHistory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompactHistory.ProtoReflect.Descriptor instead.
 func (*CompactHistory) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{55}
+	return file_command_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *CompactHistory) GetWorkerId() string {
@@ -5049,7 +5211,7 @@ type Compacted struct {
 
 func (x *Compacted) Reset() {
 	*x = Compacted{}
-	mi := &file_command_proto_msgTypes[56]
+	mi := &file_command_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5061,7 +5223,7 @@ func (x *Compacted) String() string {
 func (*Compacted) ProtoMessage() {}
 
 func (x *Compacted) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[56]
+	mi := &file_command_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5074,7 +5236,7 @@ func (x *Compacted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Compacted.ProtoReflect.Descriptor instead.
 func (*Compacted) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{56}
+	return file_command_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *Compacted) GetWorkerId() string {
@@ -5134,7 +5296,7 @@ type SetTimer struct {
 
 func (x *SetTimer) Reset() {
 	*x = SetTimer{}
-	mi := &file_command_proto_msgTypes[57]
+	mi := &file_command_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5146,7 +5308,7 @@ func (x *SetTimer) String() string {
 func (*SetTimer) ProtoMessage() {}
 
 func (x *SetTimer) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[57]
+	mi := &file_command_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5159,7 +5321,7 @@ func (x *SetTimer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetTimer.ProtoReflect.Descriptor instead.
 func (*SetTimer) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{57}
+	return file_command_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *SetTimer) GetWorkerId() string {
@@ -5216,7 +5378,7 @@ type CancelTimer struct {
 
 func (x *CancelTimer) Reset() {
 	*x = CancelTimer{}
-	mi := &file_command_proto_msgTypes[58]
+	mi := &file_command_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5228,7 +5390,7 @@ func (x *CancelTimer) String() string {
 func (*CancelTimer) ProtoMessage() {}
 
 func (x *CancelTimer) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[58]
+	mi := &file_command_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5241,7 +5403,7 @@ func (x *CancelTimer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelTimer.ProtoReflect.Descriptor instead.
 func (*CancelTimer) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{58}
+	return file_command_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *CancelTimer) GetWorkerId() string {
@@ -5275,7 +5437,7 @@ type ListTimers struct {
 
 func (x *ListTimers) Reset() {
 	*x = ListTimers{}
-	mi := &file_command_proto_msgTypes[59]
+	mi := &file_command_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5287,7 +5449,7 @@ func (x *ListTimers) String() string {
 func (*ListTimers) ProtoMessage() {}
 
 func (x *ListTimers) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[59]
+	mi := &file_command_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5300,7 +5462,7 @@ func (x *ListTimers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTimers.ProtoReflect.Descriptor instead.
 func (*ListTimers) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{59}
+	return file_command_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *ListTimers) GetWorkerId() string {
@@ -5324,7 +5486,7 @@ type TimerView struct {
 
 func (x *TimerView) Reset() {
 	*x = TimerView{}
-	mi := &file_command_proto_msgTypes[60]
+	mi := &file_command_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5336,7 +5498,7 @@ func (x *TimerView) String() string {
 func (*TimerView) ProtoMessage() {}
 
 func (x *TimerView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[60]
+	mi := &file_command_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5349,7 +5511,7 @@ func (x *TimerView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TimerView.ProtoReflect.Descriptor instead.
 func (*TimerView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{60}
+	return file_command_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *TimerView) GetTimerId() string {
@@ -5403,7 +5565,7 @@ type Timers struct {
 
 func (x *Timers) Reset() {
 	*x = Timers{}
-	mi := &file_command_proto_msgTypes[61]
+	mi := &file_command_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5415,7 +5577,7 @@ func (x *Timers) String() string {
 func (*Timers) ProtoMessage() {}
 
 func (x *Timers) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[61]
+	mi := &file_command_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5428,7 +5590,7 @@ func (x *Timers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Timers.ProtoReflect.Descriptor instead.
 func (*Timers) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{61}
+	return file_command_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *Timers) GetTimers() []*TimerView {
@@ -5450,7 +5612,7 @@ type FireTimer struct {
 
 func (x *FireTimer) Reset() {
 	*x = FireTimer{}
-	mi := &file_command_proto_msgTypes[62]
+	mi := &file_command_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5462,7 +5624,7 @@ func (x *FireTimer) String() string {
 func (*FireTimer) ProtoMessage() {}
 
 func (x *FireTimer) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[62]
+	mi := &file_command_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5475,7 +5637,7 @@ func (x *FireTimer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FireTimer.ProtoReflect.Descriptor instead.
 func (*FireTimer) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{62}
+	return file_command_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *FireTimer) GetWorkerId() string {
@@ -5502,7 +5664,7 @@ type TimerChanged struct {
 
 func (x *TimerChanged) Reset() {
 	*x = TimerChanged{}
-	mi := &file_command_proto_msgTypes[63]
+	mi := &file_command_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5514,7 +5676,7 @@ func (x *TimerChanged) String() string {
 func (*TimerChanged) ProtoMessage() {}
 
 func (x *TimerChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[63]
+	mi := &file_command_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5527,7 +5689,7 @@ func (x *TimerChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TimerChanged.ProtoReflect.Descriptor instead.
 func (*TimerChanged) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{63}
+	return file_command_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *TimerChanged) GetDueUnixMs() int64 {
@@ -5547,7 +5709,7 @@ type SaveHistory struct {
 
 func (x *SaveHistory) Reset() {
 	*x = SaveHistory{}
-	mi := &file_command_proto_msgTypes[64]
+	mi := &file_command_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5559,7 +5721,7 @@ func (x *SaveHistory) String() string {
 func (*SaveHistory) ProtoMessage() {}
 
 func (x *SaveHistory) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[64]
+	mi := &file_command_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5572,7 +5734,7 @@ func (x *SaveHistory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveHistory.ProtoReflect.Descriptor instead.
 func (*SaveHistory) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{64}
+	return file_command_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *SaveHistory) GetWorkerId() string {
@@ -5592,7 +5754,7 @@ type WaitIdle struct {
 
 func (x *WaitIdle) Reset() {
 	*x = WaitIdle{}
-	mi := &file_command_proto_msgTypes[65]
+	mi := &file_command_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5604,7 +5766,7 @@ func (x *WaitIdle) String() string {
 func (*WaitIdle) ProtoMessage() {}
 
 func (x *WaitIdle) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[65]
+	mi := &file_command_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5617,7 +5779,7 @@ func (x *WaitIdle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitIdle.ProtoReflect.Descriptor instead.
 func (*WaitIdle) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{65}
+	return file_command_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *WaitIdle) GetWorkerId() string {
@@ -5640,7 +5802,7 @@ type CloseSession struct {
 
 func (x *CloseSession) Reset() {
 	*x = CloseSession{}
-	mi := &file_command_proto_msgTypes[66]
+	mi := &file_command_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5652,7 +5814,7 @@ func (x *CloseSession) String() string {
 func (*CloseSession) ProtoMessage() {}
 
 func (x *CloseSession) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[66]
+	mi := &file_command_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5665,7 +5827,7 @@ func (x *CloseSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseSession.ProtoReflect.Descriptor instead.
 func (*CloseSession) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{66}
+	return file_command_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *CloseSession) GetReason() string {
@@ -5700,7 +5862,7 @@ type Subscribe struct {
 
 func (x *Subscribe) Reset() {
 	*x = Subscribe{}
-	mi := &file_command_proto_msgTypes[67]
+	mi := &file_command_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5712,7 +5874,7 @@ func (x *Subscribe) String() string {
 func (*Subscribe) ProtoMessage() {}
 
 func (x *Subscribe) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[67]
+	mi := &file_command_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5725,7 +5887,7 @@ func (x *Subscribe) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Subscribe.ProtoReflect.Descriptor instead.
 func (*Subscribe) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{67}
+	return file_command_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *Subscribe) GetRequest() uint64 {
@@ -5745,7 +5907,7 @@ type Subscribed struct {
 
 func (x *Subscribed) Reset() {
 	*x = Subscribed{}
-	mi := &file_command_proto_msgTypes[68]
+	mi := &file_command_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5757,7 +5919,7 @@ func (x *Subscribed) String() string {
 func (*Subscribed) ProtoMessage() {}
 
 func (x *Subscribed) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[68]
+	mi := &file_command_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5770,7 +5932,7 @@ func (x *Subscribed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Subscribed.ProtoReflect.Descriptor instead.
 func (*Subscribed) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{68}
+	return file_command_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *Subscribed) GetCursor() uint64 {
@@ -5795,7 +5957,7 @@ type Unsubscribe struct {
 
 func (x *Unsubscribe) Reset() {
 	*x = Unsubscribe{}
-	mi := &file_command_proto_msgTypes[69]
+	mi := &file_command_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5807,7 +5969,7 @@ func (x *Unsubscribe) String() string {
 func (*Unsubscribe) ProtoMessage() {}
 
 func (x *Unsubscribe) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[69]
+	mi := &file_command_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5820,7 +5982,7 @@ func (x *Unsubscribe) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Unsubscribe.ProtoReflect.Descriptor instead.
 func (*Unsubscribe) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{69}
+	return file_command_proto_rawDescGZIP(), []int{71}
 }
 
 // Published carries events to a watcher. Cursors of one session are dense, so a watcher puts
@@ -5836,7 +5998,7 @@ type Published struct {
 
 func (x *Published) Reset() {
 	*x = Published{}
-	mi := &file_command_proto_msgTypes[70]
+	mi := &file_command_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5848,7 +6010,7 @@ func (x *Published) String() string {
 func (*Published) ProtoMessage() {}
 
 func (x *Published) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[70]
+	mi := &file_command_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5861,7 +6023,7 @@ func (x *Published) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Published.ProtoReflect.Descriptor instead.
 func (*Published) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{70}
+	return file_command_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *Published) GetFirstCursor() uint64 {
@@ -5895,7 +6057,7 @@ type ReadHistory struct {
 
 func (x *ReadHistory) Reset() {
 	*x = ReadHistory{}
-	mi := &file_command_proto_msgTypes[71]
+	mi := &file_command_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5907,7 +6069,7 @@ func (x *ReadHistory) String() string {
 func (*ReadHistory) ProtoMessage() {}
 
 func (x *ReadHistory) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[71]
+	mi := &file_command_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5920,7 +6082,7 @@ func (x *ReadHistory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadHistory.ProtoReflect.Descriptor instead.
 func (*ReadHistory) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{71}
+	return file_command_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *ReadHistory) GetWorkerId() string {
@@ -5943,7 +6105,7 @@ type History struct {
 
 func (x *History) Reset() {
 	*x = History{}
-	mi := &file_command_proto_msgTypes[72]
+	mi := &file_command_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5955,7 +6117,7 @@ func (x *History) String() string {
 func (*History) ProtoMessage() {}
 
 func (x *History) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[72]
+	mi := &file_command_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5968,7 +6130,7 @@ func (x *History) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use History.ProtoReflect.Descriptor instead.
 func (*History) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{72}
+	return file_command_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *History) GetWorkerId() string {
@@ -6022,7 +6184,7 @@ type ConfigureWorker struct {
 
 func (x *ConfigureWorker) Reset() {
 	*x = ConfigureWorker{}
-	mi := &file_command_proto_msgTypes[73]
+	mi := &file_command_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6034,7 +6196,7 @@ func (x *ConfigureWorker) String() string {
 func (*ConfigureWorker) ProtoMessage() {}
 
 func (x *ConfigureWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[73]
+	mi := &file_command_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6047,7 +6209,7 @@ func (x *ConfigureWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfigureWorker.ProtoReflect.Descriptor instead.
 func (*ConfigureWorker) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{73}
+	return file_command_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *ConfigureWorker) GetWorkerId() string {
@@ -6112,7 +6274,7 @@ type NarrowChild struct {
 
 func (x *NarrowChild) Reset() {
 	*x = NarrowChild{}
-	mi := &file_command_proto_msgTypes[74]
+	mi := &file_command_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6124,7 +6286,7 @@ func (x *NarrowChild) String() string {
 func (*NarrowChild) ProtoMessage() {}
 
 func (x *NarrowChild) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[74]
+	mi := &file_command_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6137,7 +6299,7 @@ func (x *NarrowChild) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NarrowChild.ProtoReflect.Descriptor instead.
 func (*NarrowChild) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{74}
+	return file_command_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *NarrowChild) GetTools() []string {
@@ -6188,7 +6350,7 @@ type SessionView struct {
 
 func (x *SessionView) Reset() {
 	*x = SessionView{}
-	mi := &file_command_proto_msgTypes[75]
+	mi := &file_command_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6200,7 +6362,7 @@ func (x *SessionView) String() string {
 func (*SessionView) ProtoMessage() {}
 
 func (x *SessionView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[75]
+	mi := &file_command_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6213,7 +6375,7 @@ func (x *SessionView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionView.ProtoReflect.Descriptor instead.
 func (*SessionView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{75}
+	return file_command_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *SessionView) GetId() string {
@@ -6385,7 +6547,7 @@ type WorkerView struct {
 
 func (x *WorkerView) Reset() {
 	*x = WorkerView{}
-	mi := &file_command_proto_msgTypes[76]
+	mi := &file_command_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6397,7 +6559,7 @@ func (x *WorkerView) String() string {
 func (*WorkerView) ProtoMessage() {}
 
 func (x *WorkerView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[76]
+	mi := &file_command_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6410,7 +6572,7 @@ func (x *WorkerView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerView.ProtoReflect.Descriptor instead.
 func (*WorkerView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{76}
+	return file_command_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *WorkerView) GetId() string {
@@ -6631,7 +6793,7 @@ type CallView struct {
 
 func (x *CallView) Reset() {
 	*x = CallView{}
-	mi := &file_command_proto_msgTypes[77]
+	mi := &file_command_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6643,7 +6805,7 @@ func (x *CallView) String() string {
 func (*CallView) ProtoMessage() {}
 
 func (x *CallView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[77]
+	mi := &file_command_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6656,7 +6818,7 @@ func (x *CallView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallView.ProtoReflect.Descriptor instead.
 func (*CallView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{77}
+	return file_command_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *CallView) GetExecId() string {
@@ -6780,7 +6942,7 @@ type ApprovalView struct {
 
 func (x *ApprovalView) Reset() {
 	*x = ApprovalView{}
-	mi := &file_command_proto_msgTypes[78]
+	mi := &file_command_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6792,7 +6954,7 @@ func (x *ApprovalView) String() string {
 func (*ApprovalView) ProtoMessage() {}
 
 func (x *ApprovalView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[78]
+	mi := &file_command_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6805,7 +6967,7 @@ func (x *ApprovalView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApprovalView.ProtoReflect.Descriptor instead.
 func (*ApprovalView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{78}
+	return file_command_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *ApprovalView) GetApprovalId() string {
@@ -6966,7 +7128,7 @@ type Viewer struct {
 
 func (x *Viewer) Reset() {
 	*x = Viewer{}
-	mi := &file_command_proto_msgTypes[79]
+	mi := &file_command_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6978,7 +7140,7 @@ func (x *Viewer) String() string {
 func (*Viewer) ProtoMessage() {}
 
 func (x *Viewer) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[79]
+	mi := &file_command_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6991,7 +7153,7 @@ func (x *Viewer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Viewer.ProtoReflect.Descriptor instead.
 func (*Viewer) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{79}
+	return file_command_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *Viewer) GetBy() string {
@@ -7019,7 +7181,7 @@ type ShowApproval struct {
 
 func (x *ShowApproval) Reset() {
 	*x = ShowApproval{}
-	mi := &file_command_proto_msgTypes[80]
+	mi := &file_command_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7031,7 +7193,7 @@ func (x *ShowApproval) String() string {
 func (*ShowApproval) ProtoMessage() {}
 
 func (x *ShowApproval) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[80]
+	mi := &file_command_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7044,7 +7206,7 @@ func (x *ShowApproval) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShowApproval.ProtoReflect.Descriptor instead.
 func (*ShowApproval) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{80}
+	return file_command_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *ShowApproval) GetApprovalId() string {
@@ -7071,7 +7233,7 @@ type Announce struct {
 
 func (x *Announce) Reset() {
 	*x = Announce{}
-	mi := &file_command_proto_msgTypes[81]
+	mi := &file_command_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7083,7 +7245,7 @@ func (x *Announce) String() string {
 func (*Announce) ProtoMessage() {}
 
 func (x *Announce) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[81]
+	mi := &file_command_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7096,7 +7258,7 @@ func (x *Announce) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Announce.ProtoReflect.Descriptor instead.
 func (*Announce) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{81}
+	return file_command_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *Announce) GetEvent() *Event {
@@ -7116,7 +7278,7 @@ type ListApprovals struct {
 
 func (x *ListApprovals) Reset() {
 	*x = ListApprovals{}
-	mi := &file_command_proto_msgTypes[82]
+	mi := &file_command_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7128,7 +7290,7 @@ func (x *ListApprovals) String() string {
 func (*ListApprovals) ProtoMessage() {}
 
 func (x *ListApprovals) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[82]
+	mi := &file_command_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7141,7 +7303,7 @@ func (x *ListApprovals) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListApprovals.ProtoReflect.Descriptor instead.
 func (*ListApprovals) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{82}
+	return file_command_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *ListApprovals) GetSessionId() string {
@@ -7160,7 +7322,7 @@ type Approvals struct {
 
 func (x *Approvals) Reset() {
 	*x = Approvals{}
-	mi := &file_command_proto_msgTypes[83]
+	mi := &file_command_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7172,7 +7334,7 @@ func (x *Approvals) String() string {
 func (*Approvals) ProtoMessage() {}
 
 func (x *Approvals) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[83]
+	mi := &file_command_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7185,7 +7347,7 @@ func (x *Approvals) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Approvals.ProtoReflect.Descriptor instead.
 func (*Approvals) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{83}
+	return file_command_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *Approvals) GetApprovals() []*ApprovalView {
@@ -7207,7 +7369,7 @@ type ListAudit struct {
 
 func (x *ListAudit) Reset() {
 	*x = ListAudit{}
-	mi := &file_command_proto_msgTypes[84]
+	mi := &file_command_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7219,7 +7381,7 @@ func (x *ListAudit) String() string {
 func (*ListAudit) ProtoMessage() {}
 
 func (x *ListAudit) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[84]
+	mi := &file_command_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7232,7 +7394,7 @@ func (x *ListAudit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAudit.ProtoReflect.Descriptor instead.
 func (*ListAudit) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{84}
+	return file_command_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *ListAudit) GetSessionId() string {
@@ -7259,7 +7421,7 @@ type Audit struct {
 
 func (x *Audit) Reset() {
 	*x = Audit{}
-	mi := &file_command_proto_msgTypes[85]
+	mi := &file_command_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7271,7 +7433,7 @@ func (x *Audit) String() string {
 func (*Audit) ProtoMessage() {}
 
 func (x *Audit) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[85]
+	mi := &file_command_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7284,7 +7446,7 @@ func (x *Audit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Audit.ProtoReflect.Descriptor instead.
 func (*Audit) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{85}
+	return file_command_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *Audit) GetEntries() []*AuditView {
@@ -7334,7 +7496,7 @@ type AuditView struct {
 
 func (x *AuditView) Reset() {
 	*x = AuditView{}
-	mi := &file_command_proto_msgTypes[86]
+	mi := &file_command_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7346,7 +7508,7 @@ func (x *AuditView) String() string {
 func (*AuditView) ProtoMessage() {}
 
 func (x *AuditView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[86]
+	mi := &file_command_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7359,7 +7521,7 @@ func (x *AuditView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditView.ProtoReflect.Descriptor instead.
 func (*AuditView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{86}
+	return file_command_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *AuditView) GetAtUnixMs() int64 {
@@ -7540,7 +7702,7 @@ type OpenSession struct {
 
 func (x *OpenSession) Reset() {
 	*x = OpenSession{}
-	mi := &file_command_proto_msgTypes[87]
+	mi := &file_command_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7552,7 +7714,7 @@ func (x *OpenSession) String() string {
 func (*OpenSession) ProtoMessage() {}
 
 func (x *OpenSession) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[87]
+	mi := &file_command_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7565,7 +7727,7 @@ func (x *OpenSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenSession.ProtoReflect.Descriptor instead.
 func (*OpenSession) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{87}
+	return file_command_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *OpenSession) GetSessionId() string {
@@ -7586,7 +7748,7 @@ type SessionIdle struct {
 
 func (x *SessionIdle) Reset() {
 	*x = SessionIdle{}
-	mi := &file_command_proto_msgTypes[88]
+	mi := &file_command_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7598,7 +7760,7 @@ func (x *SessionIdle) String() string {
 func (*SessionIdle) ProtoMessage() {}
 
 func (x *SessionIdle) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[88]
+	mi := &file_command_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7611,7 +7773,7 @@ func (x *SessionIdle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionIdle.ProtoReflect.Descriptor instead.
 func (*SessionIdle) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{88}
+	return file_command_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *SessionIdle) GetSessionId() string {
@@ -7630,7 +7792,7 @@ type Passivate struct {
 
 func (x *Passivate) Reset() {
 	*x = Passivate{}
-	mi := &file_command_proto_msgTypes[89]
+	mi := &file_command_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7642,7 +7804,7 @@ func (x *Passivate) String() string {
 func (*Passivate) ProtoMessage() {}
 
 func (x *Passivate) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[89]
+	mi := &file_command_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7655,7 +7817,7 @@ func (x *Passivate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Passivate.ProtoReflect.Descriptor instead.
 func (*Passivate) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{89}
+	return file_command_proto_rawDescGZIP(), []int{91}
 }
 
 type Staying struct {
@@ -7667,7 +7829,7 @@ type Staying struct {
 
 func (x *Staying) Reset() {
 	*x = Staying{}
-	mi := &file_command_proto_msgTypes[90]
+	mi := &file_command_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7679,7 +7841,7 @@ func (x *Staying) String() string {
 func (*Staying) ProtoMessage() {}
 
 func (x *Staying) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[90]
+	mi := &file_command_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7692,7 +7854,7 @@ func (x *Staying) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Staying.ProtoReflect.Descriptor instead.
 func (*Staying) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{90}
+	return file_command_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *Staying) GetSessionId() string {
@@ -7711,7 +7873,7 @@ type MakeRoom struct {
 
 func (x *MakeRoom) Reset() {
 	*x = MakeRoom{}
-	mi := &file_command_proto_msgTypes[91]
+	mi := &file_command_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7723,7 +7885,7 @@ func (x *MakeRoom) String() string {
 func (*MakeRoom) ProtoMessage() {}
 
 func (x *MakeRoom) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[91]
+	mi := &file_command_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7736,7 +7898,7 @@ func (x *MakeRoom) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MakeRoom.ProtoReflect.Descriptor instead.
 func (*MakeRoom) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{91}
+	return file_command_proto_rawDescGZIP(), []int{93}
 }
 
 // ReportIdle asks a worker whether it could leave memory. Reply: Idleness, in its turn.
@@ -7748,7 +7910,7 @@ type ReportIdle struct {
 
 func (x *ReportIdle) Reset() {
 	*x = ReportIdle{}
-	mi := &file_command_proto_msgTypes[92]
+	mi := &file_command_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7760,7 +7922,7 @@ func (x *ReportIdle) String() string {
 func (*ReportIdle) ProtoMessage() {}
 
 func (x *ReportIdle) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[92]
+	mi := &file_command_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7773,7 +7935,7 @@ func (x *ReportIdle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportIdle.ProtoReflect.Descriptor instead.
 func (*ReportIdle) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{92}
+	return file_command_proto_rawDescGZIP(), []int{94}
 }
 
 type Idleness struct {
@@ -7787,7 +7949,7 @@ type Idleness struct {
 
 func (x *Idleness) Reset() {
 	*x = Idleness{}
-	mi := &file_command_proto_msgTypes[93]
+	mi := &file_command_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7799,7 +7961,7 @@ func (x *Idleness) String() string {
 func (*Idleness) ProtoMessage() {}
 
 func (x *Idleness) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[93]
+	mi := &file_command_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7812,7 +7974,7 @@ func (x *Idleness) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Idleness.ProtoReflect.Descriptor instead.
 func (*Idleness) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{93}
+	return file_command_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *Idleness) GetIdle() bool {
@@ -7856,7 +8018,7 @@ type Configure struct {
 
 func (x *Configure) Reset() {
 	*x = Configure{}
-	mi := &file_command_proto_msgTypes[94]
+	mi := &file_command_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7868,7 +8030,7 @@ func (x *Configure) String() string {
 func (*Configure) ProtoMessage() {}
 
 func (x *Configure) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[94]
+	mi := &file_command_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7881,7 +8043,7 @@ func (x *Configure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Configure.ProtoReflect.Descriptor instead.
 func (*Configure) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{94}
+	return file_command_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *Configure) GetGrant() *Grant {
@@ -7976,7 +8138,7 @@ type WorkerFailed struct {
 
 func (x *WorkerFailed) Reset() {
 	*x = WorkerFailed{}
-	mi := &file_command_proto_msgTypes[95]
+	mi := &file_command_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7988,7 +8150,7 @@ func (x *WorkerFailed) String() string {
 func (*WorkerFailed) ProtoMessage() {}
 
 func (x *WorkerFailed) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[95]
+	mi := &file_command_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8001,7 +8163,7 @@ func (x *WorkerFailed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerFailed.ProtoReflect.Descriptor instead.
 func (*WorkerFailed) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{95}
+	return file_command_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *WorkerFailed) GetWorkerId() string {
@@ -8052,7 +8214,7 @@ type SessionEnded struct {
 
 func (x *SessionEnded) Reset() {
 	*x = SessionEnded{}
-	mi := &file_command_proto_msgTypes[96]
+	mi := &file_command_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8064,7 +8226,7 @@ func (x *SessionEnded) String() string {
 func (*SessionEnded) ProtoMessage() {}
 
 func (x *SessionEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[96]
+	mi := &file_command_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8077,7 +8239,7 @@ func (x *SessionEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionEnded.ProtoReflect.Descriptor instead.
 func (*SessionEnded) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{96}
+	return file_command_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *SessionEnded) GetSessionId() string {
@@ -8110,7 +8272,7 @@ type DescribeWorker struct {
 
 func (x *DescribeWorker) Reset() {
 	*x = DescribeWorker{}
-	mi := &file_command_proto_msgTypes[97]
+	mi := &file_command_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8122,7 +8284,7 @@ func (x *DescribeWorker) String() string {
 func (*DescribeWorker) ProtoMessage() {}
 
 func (x *DescribeWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[97]
+	mi := &file_command_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8135,7 +8297,7 @@ func (x *DescribeWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeWorker.ProtoReflect.Descriptor instead.
 func (*DescribeWorker) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{97}
+	return file_command_proto_rawDescGZIP(), []int{99}
 }
 
 // Watched tells a worker whether anybody looks at its live events.
@@ -8148,7 +8310,7 @@ type Watched struct {
 
 func (x *Watched) Reset() {
 	*x = Watched{}
-	mi := &file_command_proto_msgTypes[98]
+	mi := &file_command_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8160,7 +8322,7 @@ func (x *Watched) String() string {
 func (*Watched) ProtoMessage() {}
 
 func (x *Watched) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[98]
+	mi := &file_command_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8173,7 +8335,7 @@ func (x *Watched) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Watched.ProtoReflect.Descriptor instead.
 func (*Watched) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{98}
+	return file_command_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *Watched) GetOn() bool {
@@ -8200,7 +8362,7 @@ type AcquireLease struct {
 
 func (x *AcquireLease) Reset() {
 	*x = AcquireLease{}
-	mi := &file_command_proto_msgTypes[99]
+	mi := &file_command_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8212,7 +8374,7 @@ func (x *AcquireLease) String() string {
 func (*AcquireLease) ProtoMessage() {}
 
 func (x *AcquireLease) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[99]
+	mi := &file_command_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8225,7 +8387,7 @@ func (x *AcquireLease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireLease.ProtoReflect.Descriptor instead.
 func (*AcquireLease) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{99}
+	return file_command_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *AcquireLease) GetWorkspace() string {
@@ -8289,7 +8451,7 @@ type LeaseGranted struct {
 
 func (x *LeaseGranted) Reset() {
 	*x = LeaseGranted{}
-	mi := &file_command_proto_msgTypes[100]
+	mi := &file_command_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8301,7 +8463,7 @@ func (x *LeaseGranted) String() string {
 func (*LeaseGranted) ProtoMessage() {}
 
 func (x *LeaseGranted) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[100]
+	mi := &file_command_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8314,7 +8476,7 @@ func (x *LeaseGranted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseGranted.ProtoReflect.Descriptor instead.
 func (*LeaseGranted) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{100}
+	return file_command_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *LeaseGranted) GetWorkspace() string {
@@ -8357,7 +8519,7 @@ type LeaseQueued struct {
 
 func (x *LeaseQueued) Reset() {
 	*x = LeaseQueued{}
-	mi := &file_command_proto_msgTypes[101]
+	mi := &file_command_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8369,7 +8531,7 @@ func (x *LeaseQueued) String() string {
 func (*LeaseQueued) ProtoMessage() {}
 
 func (x *LeaseQueued) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[101]
+	mi := &file_command_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8382,7 +8544,7 @@ func (x *LeaseQueued) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseQueued.ProtoReflect.Descriptor instead.
 func (*LeaseQueued) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{101}
+	return file_command_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *LeaseQueued) GetWorkspace() string {
@@ -8426,7 +8588,7 @@ type ReleaseLease struct {
 
 func (x *ReleaseLease) Reset() {
 	*x = ReleaseLease{}
-	mi := &file_command_proto_msgTypes[102]
+	mi := &file_command_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8438,7 +8600,7 @@ func (x *ReleaseLease) String() string {
 func (*ReleaseLease) ProtoMessage() {}
 
 func (x *ReleaseLease) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[102]
+	mi := &file_command_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8451,7 +8613,7 @@ func (x *ReleaseLease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseLease.ProtoReflect.Descriptor instead.
 func (*ReleaseLease) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{102}
+	return file_command_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *ReleaseLease) GetWorkspace() string {
@@ -8496,7 +8658,7 @@ type EffectBegun struct {
 
 func (x *EffectBegun) Reset() {
 	*x = EffectBegun{}
-	mi := &file_command_proto_msgTypes[103]
+	mi := &file_command_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8508,7 +8670,7 @@ func (x *EffectBegun) String() string {
 func (*EffectBegun) ProtoMessage() {}
 
 func (x *EffectBegun) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[103]
+	mi := &file_command_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8521,7 +8683,7 @@ func (x *EffectBegun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EffectBegun.ProtoReflect.Descriptor instead.
 func (*EffectBegun) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{103}
+	return file_command_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *EffectBegun) GetWorkspace() string {
@@ -8561,7 +8723,7 @@ type EffectAllowed struct {
 
 func (x *EffectAllowed) Reset() {
 	*x = EffectAllowed{}
-	mi := &file_command_proto_msgTypes[104]
+	mi := &file_command_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8573,7 +8735,7 @@ func (x *EffectAllowed) String() string {
 func (*EffectAllowed) ProtoMessage() {}
 
 func (x *EffectAllowed) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[104]
+	mi := &file_command_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8586,7 +8748,7 @@ func (x *EffectAllowed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EffectAllowed.ProtoReflect.Descriptor instead.
 func (*EffectAllowed) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{104}
+	return file_command_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *EffectAllowed) GetExecId() string {
@@ -8607,7 +8769,7 @@ type EffectEnded struct {
 
 func (x *EffectEnded) Reset() {
 	*x = EffectEnded{}
-	mi := &file_command_proto_msgTypes[105]
+	mi := &file_command_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8619,7 +8781,7 @@ func (x *EffectEnded) String() string {
 func (*EffectEnded) ProtoMessage() {}
 
 func (x *EffectEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[105]
+	mi := &file_command_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8632,7 +8794,7 @@ func (x *EffectEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EffectEnded.ProtoReflect.Descriptor instead.
 func (*EffectEnded) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{105}
+	return file_command_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *EffectEnded) GetWorkspace() string {
@@ -8669,7 +8831,7 @@ type KeepJob struct {
 
 func (x *KeepJob) Reset() {
 	*x = KeepJob{}
-	mi := &file_command_proto_msgTypes[106]
+	mi := &file_command_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8681,7 +8843,7 @@ func (x *KeepJob) String() string {
 func (*KeepJob) ProtoMessage() {}
 
 func (x *KeepJob) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[106]
+	mi := &file_command_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8694,7 +8856,7 @@ func (x *KeepJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepJob.ProtoReflect.Descriptor instead.
 func (*KeepJob) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{106}
+	return file_command_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *KeepJob) GetWorkspace() string {
@@ -8738,7 +8900,7 @@ type OpenWorkspace struct {
 
 func (x *OpenWorkspace) Reset() {
 	*x = OpenWorkspace{}
-	mi := &file_command_proto_msgTypes[107]
+	mi := &file_command_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8750,7 +8912,7 @@ func (x *OpenWorkspace) String() string {
 func (*OpenWorkspace) ProtoMessage() {}
 
 func (x *OpenWorkspace) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[107]
+	mi := &file_command_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8763,7 +8925,7 @@ func (x *OpenWorkspace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenWorkspace.ProtoReflect.Descriptor instead.
 func (*OpenWorkspace) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{107}
+	return file_command_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *OpenWorkspace) GetGrant() *WorkspaceGrant {
@@ -8796,7 +8958,7 @@ type WorkspaceReady struct {
 
 func (x *WorkspaceReady) Reset() {
 	*x = WorkspaceReady{}
-	mi := &file_command_proto_msgTypes[108]
+	mi := &file_command_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8808,7 +8970,7 @@ func (x *WorkspaceReady) String() string {
 func (*WorkspaceReady) ProtoMessage() {}
 
 func (x *WorkspaceReady) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[108]
+	mi := &file_command_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8821,7 +8983,7 @@ func (x *WorkspaceReady) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkspaceReady.ProtoReflect.Descriptor instead.
 func (*WorkspaceReady) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{108}
+	return file_command_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *WorkspaceReady) GetOverlaps() []*WorkspaceRef {
@@ -8842,7 +9004,7 @@ type KeepWorkspaces struct {
 
 func (x *KeepWorkspaces) Reset() {
 	*x = KeepWorkspaces{}
-	mi := &file_command_proto_msgTypes[109]
+	mi := &file_command_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8854,7 +9016,7 @@ func (x *KeepWorkspaces) String() string {
 func (*KeepWorkspaces) ProtoMessage() {}
 
 func (x *KeepWorkspaces) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[109]
+	mi := &file_command_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8867,7 +9029,7 @@ func (x *KeepWorkspaces) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepWorkspaces.ProtoReflect.Descriptor instead.
 func (*KeepWorkspaces) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{109}
+	return file_command_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *KeepWorkspaces) GetSessionId() string {
@@ -8895,7 +9057,7 @@ type RetireWorkspace struct {
 
 func (x *RetireWorkspace) Reset() {
 	*x = RetireWorkspace{}
-	mi := &file_command_proto_msgTypes[110]
+	mi := &file_command_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8907,7 +9069,7 @@ func (x *RetireWorkspace) String() string {
 func (*RetireWorkspace) ProtoMessage() {}
 
 func (x *RetireWorkspace) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[110]
+	mi := &file_command_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8920,7 +9082,7 @@ func (x *RetireWorkspace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetireWorkspace.ProtoReflect.Descriptor instead.
 func (*RetireWorkspace) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{110}
+	return file_command_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *RetireWorkspace) GetGeneration() uint64 {
@@ -8940,7 +9102,7 @@ type WorkspaceUnused struct {
 
 func (x *WorkspaceUnused) Reset() {
 	*x = WorkspaceUnused{}
-	mi := &file_command_proto_msgTypes[111]
+	mi := &file_command_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8952,7 +9114,7 @@ func (x *WorkspaceUnused) String() string {
 func (*WorkspaceUnused) ProtoMessage() {}
 
 func (x *WorkspaceUnused) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[111]
+	mi := &file_command_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8965,7 +9127,7 @@ func (x *WorkspaceUnused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkspaceUnused.ProtoReflect.Descriptor instead.
 func (*WorkspaceUnused) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{111}
+	return file_command_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *WorkspaceUnused) GetId() string {
@@ -8990,7 +9152,7 @@ type DescribeWorkspace struct {
 
 func (x *DescribeWorkspace) Reset() {
 	*x = DescribeWorkspace{}
-	mi := &file_command_proto_msgTypes[112]
+	mi := &file_command_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9002,7 +9164,7 @@ func (x *DescribeWorkspace) String() string {
 func (*DescribeWorkspace) ProtoMessage() {}
 
 func (x *DescribeWorkspace) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[112]
+	mi := &file_command_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9015,7 +9177,7 @@ func (x *DescribeWorkspace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeWorkspace.ProtoReflect.Descriptor instead.
 func (*DescribeWorkspace) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{112}
+	return file_command_proto_rawDescGZIP(), []int{114}
 }
 
 type WorkspaceView struct {
@@ -9031,7 +9193,7 @@ type WorkspaceView struct {
 
 func (x *WorkspaceView) Reset() {
 	*x = WorkspaceView{}
-	mi := &file_command_proto_msgTypes[113]
+	mi := &file_command_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9043,7 +9205,7 @@ func (x *WorkspaceView) String() string {
 func (*WorkspaceView) ProtoMessage() {}
 
 func (x *WorkspaceView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[113]
+	mi := &file_command_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9056,7 +9218,7 @@ func (x *WorkspaceView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkspaceView.ProtoReflect.Descriptor instead.
 func (*WorkspaceView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{113}
+	return file_command_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *WorkspaceView) GetUri() string {
@@ -9104,7 +9266,7 @@ type FindActor struct {
 
 func (x *FindActor) Reset() {
 	*x = FindActor{}
-	mi := &file_command_proto_msgTypes[114]
+	mi := &file_command_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9116,7 +9278,7 @@ func (x *FindActor) String() string {
 func (*FindActor) ProtoMessage() {}
 
 func (x *FindActor) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[114]
+	mi := &file_command_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9129,7 +9291,7 @@ func (x *FindActor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindActor.ProtoReflect.Descriptor instead.
 func (*FindActor) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{114}
+	return file_command_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *FindActor) GetName() string {
@@ -9149,7 +9311,7 @@ type Replaced struct {
 
 func (x *Replaced) Reset() {
 	*x = Replaced{}
-	mi := &file_command_proto_msgTypes[115]
+	mi := &file_command_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9161,7 +9323,7 @@ func (x *Replaced) String() string {
 func (*Replaced) ProtoMessage() {}
 
 func (x *Replaced) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[115]
+	mi := &file_command_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9174,7 +9336,7 @@ func (x *Replaced) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Replaced.ProtoReflect.Descriptor instead.
 func (*Replaced) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{115}
+	return file_command_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *Replaced) GetName() string {
@@ -9205,7 +9367,7 @@ type AcquirePermit struct {
 
 func (x *AcquirePermit) Reset() {
 	*x = AcquirePermit{}
-	mi := &file_command_proto_msgTypes[116]
+	mi := &file_command_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9217,7 +9379,7 @@ func (x *AcquirePermit) String() string {
 func (*AcquirePermit) ProtoMessage() {}
 
 func (x *AcquirePermit) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[116]
+	mi := &file_command_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9230,7 +9392,7 @@ func (x *AcquirePermit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquirePermit.ProtoReflect.Descriptor instead.
 func (*AcquirePermit) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{116}
+	return file_command_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *AcquirePermit) GetRequest() uint64 {
@@ -9284,7 +9446,7 @@ type PermitGranted struct {
 
 func (x *PermitGranted) Reset() {
 	*x = PermitGranted{}
-	mi := &file_command_proto_msgTypes[117]
+	mi := &file_command_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9296,7 +9458,7 @@ func (x *PermitGranted) String() string {
 func (*PermitGranted) ProtoMessage() {}
 
 func (x *PermitGranted) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[117]
+	mi := &file_command_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9309,7 +9471,7 @@ func (x *PermitGranted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermitGranted.ProtoReflect.Descriptor instead.
 func (*PermitGranted) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{117}
+	return file_command_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *PermitGranted) GetRequest() uint64 {
@@ -9330,7 +9492,7 @@ type PermitDenied struct {
 
 func (x *PermitDenied) Reset() {
 	*x = PermitDenied{}
-	mi := &file_command_proto_msgTypes[118]
+	mi := &file_command_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9342,7 +9504,7 @@ func (x *PermitDenied) String() string {
 func (*PermitDenied) ProtoMessage() {}
 
 func (x *PermitDenied) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[118]
+	mi := &file_command_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9355,7 +9517,7 @@ func (x *PermitDenied) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermitDenied.ProtoReflect.Descriptor instead.
 func (*PermitDenied) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{118}
+	return file_command_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *PermitDenied) GetRequest() uint64 {
@@ -9385,7 +9547,7 @@ type ReleasePermit struct {
 
 func (x *ReleasePermit) Reset() {
 	*x = ReleasePermit{}
-	mi := &file_command_proto_msgTypes[119]
+	mi := &file_command_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9397,7 +9559,7 @@ func (x *ReleasePermit) String() string {
 func (*ReleasePermit) ProtoMessage() {}
 
 func (x *ReleasePermit) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[119]
+	mi := &file_command_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9410,7 +9572,7 @@ func (x *ReleasePermit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleasePermit.ProtoReflect.Descriptor instead.
 func (*ReleasePermit) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{119}
+	return file_command_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *ReleasePermit) GetRequest() uint64 {
@@ -9463,7 +9625,7 @@ type AskBudget struct {
 
 func (x *AskBudget) Reset() {
 	*x = AskBudget{}
-	mi := &file_command_proto_msgTypes[120]
+	mi := &file_command_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9475,7 +9637,7 @@ func (x *AskBudget) String() string {
 func (*AskBudget) ProtoMessage() {}
 
 func (x *AskBudget) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[120]
+	mi := &file_command_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9488,7 +9650,7 @@ func (x *AskBudget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AskBudget.ProtoReflect.Descriptor instead.
 func (*AskBudget) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{120}
+	return file_command_proto_rawDescGZIP(), []int{122}
 }
 
 func (x *AskBudget) GetWorkerId() string {
@@ -9538,7 +9700,7 @@ type BudgetGranted struct {
 
 func (x *BudgetGranted) Reset() {
 	*x = BudgetGranted{}
-	mi := &file_command_proto_msgTypes[121]
+	mi := &file_command_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9550,7 +9712,7 @@ func (x *BudgetGranted) String() string {
 func (*BudgetGranted) ProtoMessage() {}
 
 func (x *BudgetGranted) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[121]
+	mi := &file_command_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9563,7 +9725,7 @@ func (x *BudgetGranted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BudgetGranted.ProtoReflect.Descriptor instead.
 func (*BudgetGranted) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{121}
+	return file_command_proto_rawDescGZIP(), []int{123}
 }
 
 func (x *BudgetGranted) GetAsk() uint64 {
@@ -9606,7 +9768,7 @@ type BudgetRefused struct {
 
 func (x *BudgetRefused) Reset() {
 	*x = BudgetRefused{}
-	mi := &file_command_proto_msgTypes[122]
+	mi := &file_command_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9618,7 +9780,7 @@ func (x *BudgetRefused) String() string {
 func (*BudgetRefused) ProtoMessage() {}
 
 func (x *BudgetRefused) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[122]
+	mi := &file_command_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9631,7 +9793,7 @@ func (x *BudgetRefused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BudgetRefused.ProtoReflect.Descriptor instead.
 func (*BudgetRefused) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{122}
+	return file_command_proto_rawDescGZIP(), []int{124}
 }
 
 func (x *BudgetRefused) GetAsk() uint64 {
@@ -9673,7 +9835,7 @@ type BudgetShort struct {
 
 func (x *BudgetShort) Reset() {
 	*x = BudgetShort{}
-	mi := &file_command_proto_msgTypes[123]
+	mi := &file_command_proto_msgTypes[125]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9685,7 +9847,7 @@ func (x *BudgetShort) String() string {
 func (*BudgetShort) ProtoMessage() {}
 
 func (x *BudgetShort) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[123]
+	mi := &file_command_proto_msgTypes[125]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9698,7 +9860,7 @@ func (x *BudgetShort) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BudgetShort.ProtoReflect.Descriptor instead.
 func (*BudgetShort) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{123}
+	return file_command_proto_rawDescGZIP(), []int{125}
 }
 
 func (x *BudgetShort) GetAsk() uint64 {
@@ -9733,7 +9895,7 @@ type ReportBudget struct {
 
 func (x *ReportBudget) Reset() {
 	*x = ReportBudget{}
-	mi := &file_command_proto_msgTypes[124]
+	mi := &file_command_proto_msgTypes[126]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9745,7 +9907,7 @@ func (x *ReportBudget) String() string {
 func (*ReportBudget) ProtoMessage() {}
 
 func (x *ReportBudget) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[124]
+	mi := &file_command_proto_msgTypes[126]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9758,7 +9920,7 @@ func (x *ReportBudget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportBudget.ProtoReflect.Descriptor instead.
 func (*ReportBudget) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{124}
+	return file_command_proto_rawDescGZIP(), []int{126}
 }
 
 func (x *ReportBudget) GetWorkerId() string {
@@ -9815,7 +9977,7 @@ type Execute struct {
 
 func (x *Execute) Reset() {
 	*x = Execute{}
-	mi := &file_command_proto_msgTypes[125]
+	mi := &file_command_proto_msgTypes[127]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9827,7 +9989,7 @@ func (x *Execute) String() string {
 func (*Execute) ProtoMessage() {}
 
 func (x *Execute) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[125]
+	mi := &file_command_proto_msgTypes[127]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9840,7 +10002,7 @@ func (x *Execute) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Execute.ProtoReflect.Descriptor instead.
 func (*Execute) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{125}
+	return file_command_proto_rawDescGZIP(), []int{127}
 }
 
 func (x *Execute) GetExecId() string {
@@ -10086,7 +10248,7 @@ type ToolReply struct {
 
 func (x *ToolReply) Reset() {
 	*x = ToolReply{}
-	mi := &file_command_proto_msgTypes[126]
+	mi := &file_command_proto_msgTypes[128]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10098,7 +10260,7 @@ func (x *ToolReply) String() string {
 func (*ToolReply) ProtoMessage() {}
 
 func (x *ToolReply) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[126]
+	mi := &file_command_proto_msgTypes[128]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10111,7 +10273,7 @@ func (x *ToolReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolReply.ProtoReflect.Descriptor instead.
 func (*ToolReply) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{126}
+	return file_command_proto_rawDescGZIP(), []int{128}
 }
 
 func (x *ToolReply) GetExecId() string {
@@ -10246,7 +10408,7 @@ type LedgerEntry struct {
 
 func (x *LedgerEntry) Reset() {
 	*x = LedgerEntry{}
-	mi := &file_command_proto_msgTypes[127]
+	mi := &file_command_proto_msgTypes[129]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10258,7 +10420,7 @@ func (x *LedgerEntry) String() string {
 func (*LedgerEntry) ProtoMessage() {}
 
 func (x *LedgerEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[127]
+	mi := &file_command_proto_msgTypes[129]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10271,7 +10433,7 @@ func (x *LedgerEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LedgerEntry.ProtoReflect.Descriptor instead.
 func (*LedgerEntry) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{127}
+	return file_command_proto_rawDescGZIP(), []int{129}
 }
 
 func (x *LedgerEntry) GetExecId() string {
@@ -10313,7 +10475,7 @@ type CancelCalls struct {
 
 func (x *CancelCalls) Reset() {
 	*x = CancelCalls{}
-	mi := &file_command_proto_msgTypes[128]
+	mi := &file_command_proto_msgTypes[130]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10325,7 +10487,7 @@ func (x *CancelCalls) String() string {
 func (*CancelCalls) ProtoMessage() {}
 
 func (x *CancelCalls) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[128]
+	mi := &file_command_proto_msgTypes[130]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10338,7 +10500,7 @@ func (x *CancelCalls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelCalls.ProtoReflect.Descriptor instead.
 func (*CancelCalls) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{128}
+	return file_command_proto_rawDescGZIP(), []int{130}
 }
 
 func (x *CancelCalls) GetExecIds() []string {
@@ -10370,7 +10532,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_command_proto_msgTypes[129]
+	mi := &file_command_proto_msgTypes[131]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10382,7 +10544,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[129]
+	mi := &file_command_proto_msgTypes[131]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10395,7 +10557,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{129}
+	return file_command_proto_rawDescGZIP(), []int{131}
 }
 
 func (x *Progress) GetExecId() string {
@@ -10449,7 +10611,7 @@ type ListProjects struct {
 
 func (x *ListProjects) Reset() {
 	*x = ListProjects{}
-	mi := &file_command_proto_msgTypes[130]
+	mi := &file_command_proto_msgTypes[132]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10461,7 +10623,7 @@ func (x *ListProjects) String() string {
 func (*ListProjects) ProtoMessage() {}
 
 func (x *ListProjects) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[130]
+	mi := &file_command_proto_msgTypes[132]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10474,7 +10636,7 @@ func (x *ListProjects) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProjects.ProtoReflect.Descriptor instead.
 func (*ListProjects) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{130}
+	return file_command_proto_rawDescGZIP(), []int{132}
 }
 
 type Projects struct {
@@ -10486,7 +10648,7 @@ type Projects struct {
 
 func (x *Projects) Reset() {
 	*x = Projects{}
-	mi := &file_command_proto_msgTypes[131]
+	mi := &file_command_proto_msgTypes[133]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10498,7 +10660,7 @@ func (x *Projects) String() string {
 func (*Projects) ProtoMessage() {}
 
 func (x *Projects) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[131]
+	mi := &file_command_proto_msgTypes[133]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10511,7 +10673,7 @@ func (x *Projects) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Projects.ProtoReflect.Descriptor instead.
 func (*Projects) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{131}
+	return file_command_proto_rawDescGZIP(), []int{133}
 }
 
 func (x *Projects) GetProjects() []*Project {
@@ -10532,7 +10694,7 @@ type SaveProject struct {
 
 func (x *SaveProject) Reset() {
 	*x = SaveProject{}
-	mi := &file_command_proto_msgTypes[132]
+	mi := &file_command_proto_msgTypes[134]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10544,7 +10706,7 @@ func (x *SaveProject) String() string {
 func (*SaveProject) ProtoMessage() {}
 
 func (x *SaveProject) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[132]
+	mi := &file_command_proto_msgTypes[134]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10557,7 +10719,7 @@ func (x *SaveProject) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveProject.ProtoReflect.Descriptor instead.
 func (*SaveProject) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{132}
+	return file_command_proto_rawDescGZIP(), []int{134}
 }
 
 func (x *SaveProject) GetName() string {
@@ -10584,7 +10746,7 @@ type RemoveProject struct {
 
 func (x *RemoveProject) Reset() {
 	*x = RemoveProject{}
-	mi := &file_command_proto_msgTypes[133]
+	mi := &file_command_proto_msgTypes[135]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10596,7 +10758,7 @@ func (x *RemoveProject) String() string {
 func (*RemoveProject) ProtoMessage() {}
 
 func (x *RemoveProject) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[133]
+	mi := &file_command_proto_msgTypes[135]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10609,7 +10771,7 @@ func (x *RemoveProject) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveProject.ProtoReflect.Descriptor instead.
 func (*RemoveProject) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{133}
+	return file_command_proto_rawDescGZIP(), []int{135}
 }
 
 func (x *RemoveProject) GetProject() string {
@@ -10631,7 +10793,7 @@ type SetVariables struct {
 
 func (x *SetVariables) Reset() {
 	*x = SetVariables{}
-	mi := &file_command_proto_msgTypes[134]
+	mi := &file_command_proto_msgTypes[136]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10643,7 +10805,7 @@ func (x *SetVariables) String() string {
 func (*SetVariables) ProtoMessage() {}
 
 func (x *SetVariables) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[134]
+	mi := &file_command_proto_msgTypes[136]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10656,7 +10818,7 @@ func (x *SetVariables) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetVariables.ProtoReflect.Descriptor instead.
 func (*SetVariables) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{134}
+	return file_command_proto_rawDescGZIP(), []int{136}
 }
 
 func (x *SetVariables) GetProject() string {
@@ -10690,7 +10852,7 @@ type TakeVariables struct {
 
 func (x *TakeVariables) Reset() {
 	*x = TakeVariables{}
-	mi := &file_command_proto_msgTypes[135]
+	mi := &file_command_proto_msgTypes[137]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10702,7 +10864,7 @@ func (x *TakeVariables) String() string {
 func (*TakeVariables) ProtoMessage() {}
 
 func (x *TakeVariables) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[135]
+	mi := &file_command_proto_msgTypes[137]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10715,7 +10877,7 @@ func (x *TakeVariables) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TakeVariables.ProtoReflect.Descriptor instead.
 func (*TakeVariables) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{135}
+	return file_command_proto_rawDescGZIP(), []int{137}
 }
 
 func (x *TakeVariables) GetProjectId() string {
@@ -10735,7 +10897,7 @@ type ReadFields struct {
 
 func (x *ReadFields) Reset() {
 	*x = ReadFields{}
-	mi := &file_command_proto_msgTypes[136]
+	mi := &file_command_proto_msgTypes[138]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10747,7 +10909,7 @@ func (x *ReadFields) String() string {
 func (*ReadFields) ProtoMessage() {}
 
 func (x *ReadFields) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[136]
+	mi := &file_command_proto_msgTypes[138]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10760,7 +10922,7 @@ func (x *ReadFields) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadFields.ProtoReflect.Descriptor instead.
 func (*ReadFields) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{136}
+	return file_command_proto_rawDescGZIP(), []int{138}
 }
 
 func (x *ReadFields) GetWorkspace() string {
@@ -10782,7 +10944,7 @@ type FieldsView struct {
 
 func (x *FieldsView) Reset() {
 	*x = FieldsView{}
-	mi := &file_command_proto_msgTypes[137]
+	mi := &file_command_proto_msgTypes[139]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10794,7 +10956,7 @@ func (x *FieldsView) String() string {
 func (*FieldsView) ProtoMessage() {}
 
 func (x *FieldsView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[137]
+	mi := &file_command_proto_msgTypes[139]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10807,7 +10969,7 @@ func (x *FieldsView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldsView.ProtoReflect.Descriptor instead.
 func (*FieldsView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{137}
+	return file_command_proto_rawDescGZIP(), []int{139}
 }
 
 func (x *FieldsView) GetWorkspace() string {
@@ -10854,7 +11016,7 @@ type FieldView struct {
 
 func (x *FieldView) Reset() {
 	*x = FieldView{}
-	mi := &file_command_proto_msgTypes[138]
+	mi := &file_command_proto_msgTypes[140]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10866,7 +11028,7 @@ func (x *FieldView) String() string {
 func (*FieldView) ProtoMessage() {}
 
 func (x *FieldView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[138]
+	mi := &file_command_proto_msgTypes[140]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10879,7 +11041,7 @@ func (x *FieldView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldView.ProtoReflect.Descriptor instead.
 func (*FieldView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{138}
+	return file_command_proto_rawDescGZIP(), []int{140}
 }
 
 func (x *FieldView) GetName() string {
@@ -10956,7 +11118,7 @@ type SetField struct {
 
 func (x *SetField) Reset() {
 	*x = SetField{}
-	mi := &file_command_proto_msgTypes[139]
+	mi := &file_command_proto_msgTypes[141]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10968,7 +11130,7 @@ func (x *SetField) String() string {
 func (*SetField) ProtoMessage() {}
 
 func (x *SetField) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[139]
+	mi := &file_command_proto_msgTypes[141]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10981,7 +11143,7 @@ func (x *SetField) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetField.ProtoReflect.Descriptor instead.
 func (*SetField) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{139}
+	return file_command_proto_rawDescGZIP(), []int{141}
 }
 
 func (x *SetField) GetWorkspace() string {
@@ -11051,7 +11213,7 @@ type FieldUpdated struct {
 
 func (x *FieldUpdated) Reset() {
 	*x = FieldUpdated{}
-	mi := &file_command_proto_msgTypes[140]
+	mi := &file_command_proto_msgTypes[142]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11063,7 +11225,7 @@ func (x *FieldUpdated) String() string {
 func (*FieldUpdated) ProtoMessage() {}
 
 func (x *FieldUpdated) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[140]
+	mi := &file_command_proto_msgTypes[142]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11076,7 +11238,7 @@ func (x *FieldUpdated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldUpdated.ProtoReflect.Descriptor instead.
 func (*FieldUpdated) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{140}
+	return file_command_proto_rawDescGZIP(), []int{142}
 }
 
 func (x *FieldUpdated) GetWorkspace() string {
@@ -11113,7 +11275,7 @@ type DeclareFields struct {
 
 func (x *DeclareFields) Reset() {
 	*x = DeclareFields{}
-	mi := &file_command_proto_msgTypes[141]
+	mi := &file_command_proto_msgTypes[143]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11125,7 +11287,7 @@ func (x *DeclareFields) String() string {
 func (*DeclareFields) ProtoMessage() {}
 
 func (x *DeclareFields) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[141]
+	mi := &file_command_proto_msgTypes[143]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11138,7 +11300,7 @@ func (x *DeclareFields) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeclareFields.ProtoReflect.Descriptor instead.
 func (*DeclareFields) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{141}
+	return file_command_proto_rawDescGZIP(), []int{143}
 }
 
 func (x *DeclareFields) GetWorkspace() string {
@@ -11180,7 +11342,7 @@ type FieldChanged struct {
 
 func (x *FieldChanged) Reset() {
 	*x = FieldChanged{}
-	mi := &file_command_proto_msgTypes[142]
+	mi := &file_command_proto_msgTypes[144]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11192,7 +11354,7 @@ func (x *FieldChanged) String() string {
 func (*FieldChanged) ProtoMessage() {}
 
 func (x *FieldChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[142]
+	mi := &file_command_proto_msgTypes[144]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11205,7 +11367,7 @@ func (x *FieldChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldChanged.ProtoReflect.Descriptor instead.
 func (*FieldChanged) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{142}
+	return file_command_proto_rawDescGZIP(), []int{144}
 }
 
 func (x *FieldChanged) GetId() string {
@@ -11232,7 +11394,7 @@ type DiffCopy struct {
 
 func (x *DiffCopy) Reset() {
 	*x = DiffCopy{}
-	mi := &file_command_proto_msgTypes[143]
+	mi := &file_command_proto_msgTypes[145]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11244,7 +11406,7 @@ func (x *DiffCopy) String() string {
 func (*DiffCopy) ProtoMessage() {}
 
 func (x *DiffCopy) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[143]
+	mi := &file_command_proto_msgTypes[145]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11257,7 +11419,7 @@ func (x *DiffCopy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiffCopy.ProtoReflect.Descriptor instead.
 func (*DiffCopy) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{143}
+	return file_command_proto_rawDescGZIP(), []int{145}
 }
 
 func (x *DiffCopy) GetWorker() string {
@@ -11279,7 +11441,7 @@ type ApplyCopy struct {
 
 func (x *ApplyCopy) Reset() {
 	*x = ApplyCopy{}
-	mi := &file_command_proto_msgTypes[144]
+	mi := &file_command_proto_msgTypes[146]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11291,7 +11453,7 @@ func (x *ApplyCopy) String() string {
 func (*ApplyCopy) ProtoMessage() {}
 
 func (x *ApplyCopy) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[144]
+	mi := &file_command_proto_msgTypes[146]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11304,7 +11466,7 @@ func (x *ApplyCopy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyCopy.ProtoReflect.Descriptor instead.
 func (*ApplyCopy) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{144}
+	return file_command_proto_rawDescGZIP(), []int{146}
 }
 
 func (x *ApplyCopy) GetBy() string {
@@ -11333,7 +11495,7 @@ type Changes struct {
 
 func (x *Changes) Reset() {
 	*x = Changes{}
-	mi := &file_command_proto_msgTypes[145]
+	mi := &file_command_proto_msgTypes[147]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11345,7 +11507,7 @@ func (x *Changes) String() string {
 func (*Changes) ProtoMessage() {}
 
 func (x *Changes) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[145]
+	mi := &file_command_proto_msgTypes[147]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11358,7 +11520,7 @@ func (x *Changes) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Changes.ProtoReflect.Descriptor instead.
 func (*Changes) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{145}
+	return file_command_proto_rawDescGZIP(), []int{147}
 }
 
 func (x *Changes) GetFolder() string {
@@ -11402,7 +11564,7 @@ type FileChange struct {
 
 func (x *FileChange) Reset() {
 	*x = FileChange{}
-	mi := &file_command_proto_msgTypes[146]
+	mi := &file_command_proto_msgTypes[148]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11414,7 +11576,7 @@ func (x *FileChange) String() string {
 func (*FileChange) ProtoMessage() {}
 
 func (x *FileChange) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[146]
+	mi := &file_command_proto_msgTypes[148]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11427,7 +11589,7 @@ func (x *FileChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileChange.ProtoReflect.Descriptor instead.
 func (*FileChange) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{146}
+	return file_command_proto_rawDescGZIP(), []int{148}
 }
 
 func (x *FileChange) GetPath() string {
@@ -11478,7 +11640,7 @@ type UseFile struct {
 
 func (x *UseFile) Reset() {
 	*x = UseFile{}
-	mi := &file_command_proto_msgTypes[147]
+	mi := &file_command_proto_msgTypes[149]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11490,7 +11652,7 @@ func (x *UseFile) String() string {
 func (*UseFile) ProtoMessage() {}
 
 func (x *UseFile) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[147]
+	mi := &file_command_proto_msgTypes[149]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11503,7 +11665,7 @@ func (x *UseFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UseFile.ProtoReflect.Descriptor instead.
 func (*UseFile) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{147}
+	return file_command_proto_rawDescGZIP(), []int{149}
 }
 
 func (x *UseFile) GetAction() UseFile_Action {
@@ -11537,7 +11699,7 @@ type Files struct {
 
 func (x *Files) Reset() {
 	*x = Files{}
-	mi := &file_command_proto_msgTypes[148]
+	mi := &file_command_proto_msgTypes[150]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11549,7 +11711,7 @@ func (x *Files) String() string {
 func (*Files) ProtoMessage() {}
 
 func (x *Files) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[148]
+	mi := &file_command_proto_msgTypes[150]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11562,7 +11724,7 @@ func (x *Files) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Files.ProtoReflect.Descriptor instead.
 func (*Files) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{148}
+	return file_command_proto_rawDescGZIP(), []int{150}
 }
 
 func (x *Files) GetEntries() []*FileEntry {
@@ -11591,7 +11753,7 @@ type FileEntry struct {
 
 func (x *FileEntry) Reset() {
 	*x = FileEntry{}
-	mi := &file_command_proto_msgTypes[149]
+	mi := &file_command_proto_msgTypes[151]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11603,7 +11765,7 @@ func (x *FileEntry) String() string {
 func (*FileEntry) ProtoMessage() {}
 
 func (x *FileEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[149]
+	mi := &file_command_proto_msgTypes[151]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11616,7 +11778,7 @@ func (x *FileEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileEntry.ProtoReflect.Descriptor instead.
 func (*FileEntry) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{149}
+	return file_command_proto_rawDescGZIP(), []int{151}
 }
 
 func (x *FileEntry) GetPath() string {
@@ -11657,7 +11819,7 @@ type ListSessions struct {
 
 func (x *ListSessions) Reset() {
 	*x = ListSessions{}
-	mi := &file_command_proto_msgTypes[150]
+	mi := &file_command_proto_msgTypes[152]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11669,7 +11831,7 @@ func (x *ListSessions) String() string {
 func (*ListSessions) ProtoMessage() {}
 
 func (x *ListSessions) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[150]
+	mi := &file_command_proto_msgTypes[152]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11682,7 +11844,7 @@ func (x *ListSessions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessions.ProtoReflect.Descriptor instead.
 func (*ListSessions) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{150}
+	return file_command_proto_rawDescGZIP(), []int{152}
 }
 
 func (x *ListSessions) GetFolder() string {
@@ -11708,7 +11870,7 @@ type Sessions struct {
 
 func (x *Sessions) Reset() {
 	*x = Sessions{}
-	mi := &file_command_proto_msgTypes[151]
+	mi := &file_command_proto_msgTypes[153]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11720,7 +11882,7 @@ func (x *Sessions) String() string {
 func (*Sessions) ProtoMessage() {}
 
 func (x *Sessions) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[151]
+	mi := &file_command_proto_msgTypes[153]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11733,7 +11895,7 @@ func (x *Sessions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sessions.ProtoReflect.Descriptor instead.
 func (*Sessions) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{151}
+	return file_command_proto_rawDescGZIP(), []int{153}
 }
 
 func (x *Sessions) GetSessions() []*SessionView {
@@ -11752,7 +11914,7 @@ type ListWorkers struct {
 
 func (x *ListWorkers) Reset() {
 	*x = ListWorkers{}
-	mi := &file_command_proto_msgTypes[152]
+	mi := &file_command_proto_msgTypes[154]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11764,7 +11926,7 @@ func (x *ListWorkers) String() string {
 func (*ListWorkers) ProtoMessage() {}
 
 func (x *ListWorkers) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[152]
+	mi := &file_command_proto_msgTypes[154]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11777,7 +11939,7 @@ func (x *ListWorkers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkers.ProtoReflect.Descriptor instead.
 func (*ListWorkers) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{152}
+	return file_command_proto_rawDescGZIP(), []int{154}
 }
 
 func (x *ListWorkers) GetSessionId() string {
@@ -11796,7 +11958,7 @@ type Workers struct {
 
 func (x *Workers) Reset() {
 	*x = Workers{}
-	mi := &file_command_proto_msgTypes[153]
+	mi := &file_command_proto_msgTypes[155]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11808,7 +11970,7 @@ func (x *Workers) String() string {
 func (*Workers) ProtoMessage() {}
 
 func (x *Workers) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[153]
+	mi := &file_command_proto_msgTypes[155]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11821,7 +11983,7 @@ func (x *Workers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Workers.ProtoReflect.Descriptor instead.
 func (*Workers) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{153}
+	return file_command_proto_rawDescGZIP(), []int{155}
 }
 
 func (x *Workers) GetWorkers() []*WorkerView {
@@ -11841,7 +12003,7 @@ type ListWorkspaces struct {
 
 func (x *ListWorkspaces) Reset() {
 	*x = ListWorkspaces{}
-	mi := &file_command_proto_msgTypes[154]
+	mi := &file_command_proto_msgTypes[156]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11853,7 +12015,7 @@ func (x *ListWorkspaces) String() string {
 func (*ListWorkspaces) ProtoMessage() {}
 
 func (x *ListWorkspaces) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[154]
+	mi := &file_command_proto_msgTypes[156]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11866,7 +12028,7 @@ func (x *ListWorkspaces) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkspaces.ProtoReflect.Descriptor instead.
 func (*ListWorkspaces) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{154}
+	return file_command_proto_rawDescGZIP(), []int{156}
 }
 
 func (x *ListWorkspaces) GetSessionId() string {
@@ -11885,7 +12047,7 @@ type Workspaces struct {
 
 func (x *Workspaces) Reset() {
 	*x = Workspaces{}
-	mi := &file_command_proto_msgTypes[155]
+	mi := &file_command_proto_msgTypes[157]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11897,7 +12059,7 @@ func (x *Workspaces) String() string {
 func (*Workspaces) ProtoMessage() {}
 
 func (x *Workspaces) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[155]
+	mi := &file_command_proto_msgTypes[157]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11910,7 +12072,7 @@ func (x *Workspaces) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Workspaces.ProtoReflect.Descriptor instead.
 func (*Workspaces) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{155}
+	return file_command_proto_rawDescGZIP(), []int{157}
 }
 
 func (x *Workspaces) GetWorkspaces() []*SessionWorkspace {
@@ -11931,7 +12093,7 @@ type SessionWorkspace struct {
 
 func (x *SessionWorkspace) Reset() {
 	*x = SessionWorkspace{}
-	mi := &file_command_proto_msgTypes[156]
+	mi := &file_command_proto_msgTypes[158]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11943,7 +12105,7 @@ func (x *SessionWorkspace) String() string {
 func (*SessionWorkspace) ProtoMessage() {}
 
 func (x *SessionWorkspace) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[156]
+	mi := &file_command_proto_msgTypes[158]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11956,7 +12118,7 @@ func (x *SessionWorkspace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionWorkspace.ProtoReflect.Descriptor instead.
 func (*SessionWorkspace) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{156}
+	return file_command_proto_rawDescGZIP(), []int{158}
 }
 
 func (x *SessionWorkspace) GetSessionId() string {
@@ -11990,7 +12152,7 @@ type ListCalls struct {
 
 func (x *ListCalls) Reset() {
 	*x = ListCalls{}
-	mi := &file_command_proto_msgTypes[157]
+	mi := &file_command_proto_msgTypes[159]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12002,7 +12164,7 @@ func (x *ListCalls) String() string {
 func (*ListCalls) ProtoMessage() {}
 
 func (x *ListCalls) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[157]
+	mi := &file_command_proto_msgTypes[159]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12015,7 +12177,7 @@ func (x *ListCalls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCalls.ProtoReflect.Descriptor instead.
 func (*ListCalls) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{157}
+	return file_command_proto_rawDescGZIP(), []int{159}
 }
 
 func (x *ListCalls) GetSessionId() string {
@@ -12042,7 +12204,7 @@ type Calls struct {
 
 func (x *Calls) Reset() {
 	*x = Calls{}
-	mi := &file_command_proto_msgTypes[158]
+	mi := &file_command_proto_msgTypes[160]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12054,7 +12216,7 @@ func (x *Calls) String() string {
 func (*Calls) ProtoMessage() {}
 
 func (x *Calls) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[158]
+	mi := &file_command_proto_msgTypes[160]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12067,7 +12229,7 @@ func (x *Calls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Calls.ProtoReflect.Descriptor instead.
 func (*Calls) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{158}
+	return file_command_proto_rawDescGZIP(), []int{160}
 }
 
 func (x *Calls) GetCalls() []*CallView {
@@ -12096,7 +12258,7 @@ type Unread struct {
 
 func (x *Unread) Reset() {
 	*x = Unread{}
-	mi := &file_command_proto_msgTypes[159]
+	mi := &file_command_proto_msgTypes[161]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12108,7 +12270,7 @@ func (x *Unread) String() string {
 func (*Unread) ProtoMessage() {}
 
 func (x *Unread) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[159]
+	mi := &file_command_proto_msgTypes[161]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12121,7 +12283,7 @@ func (x *Unread) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Unread.ProtoReflect.Descriptor instead.
 func (*Unread) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{159}
+	return file_command_proto_rawDescGZIP(), []int{161}
 }
 
 func (x *Unread) GetSessionId() string {
@@ -12155,7 +12317,7 @@ type Show struct {
 
 func (x *Show) Reset() {
 	*x = Show{}
-	mi := &file_command_proto_msgTypes[160]
+	mi := &file_command_proto_msgTypes[162]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12167,7 +12329,7 @@ func (x *Show) String() string {
 func (*Show) ProtoMessage() {}
 
 func (x *Show) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[160]
+	mi := &file_command_proto_msgTypes[162]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12180,7 +12342,7 @@ func (x *Show) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Show.ProtoReflect.Descriptor instead.
 func (*Show) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{160}
+	return file_command_proto_rawDescGZIP(), []int{162}
 }
 
 func (x *Show) GetId() string {
@@ -12201,7 +12363,7 @@ type Shown struct {
 
 func (x *Shown) Reset() {
 	*x = Shown{}
-	mi := &file_command_proto_msgTypes[161]
+	mi := &file_command_proto_msgTypes[163]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12213,7 +12375,7 @@ func (x *Shown) String() string {
 func (*Shown) ProtoMessage() {}
 
 func (x *Shown) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[161]
+	mi := &file_command_proto_msgTypes[163]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12226,7 +12388,7 @@ func (x *Shown) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Shown.ProtoReflect.Descriptor instead.
 func (*Shown) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{161}
+	return file_command_proto_rawDescGZIP(), []int{163}
 }
 
 func (x *Shown) GetSession() *SessionView {
@@ -12271,7 +12433,7 @@ type TurnView struct {
 
 func (x *TurnView) Reset() {
 	*x = TurnView{}
-	mi := &file_command_proto_msgTypes[162]
+	mi := &file_command_proto_msgTypes[164]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12283,7 +12445,7 @@ func (x *TurnView) String() string {
 func (*TurnView) ProtoMessage() {}
 
 func (x *TurnView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[162]
+	mi := &file_command_proto_msgTypes[164]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12296,7 +12458,7 @@ func (x *TurnView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TurnView.ProtoReflect.Descriptor instead.
 func (*TurnView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{162}
+	return file_command_proto_rawDescGZIP(), []int{164}
 }
 
 func (x *TurnView) GetTurnId() string {
@@ -12408,7 +12570,7 @@ type GenerationView struct {
 
 func (x *GenerationView) Reset() {
 	*x = GenerationView{}
-	mi := &file_command_proto_msgTypes[163]
+	mi := &file_command_proto_msgTypes[165]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12420,7 +12582,7 @@ func (x *GenerationView) String() string {
 func (*GenerationView) ProtoMessage() {}
 
 func (x *GenerationView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[163]
+	mi := &file_command_proto_msgTypes[165]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12433,7 +12595,7 @@ func (x *GenerationView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GenerationView.ProtoReflect.Descriptor instead.
 func (*GenerationView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{163}
+	return file_command_proto_rawDescGZIP(), []int{165}
 }
 
 func (x *GenerationView) GetGenId() string {
@@ -12516,7 +12678,7 @@ type Verify struct {
 
 func (x *Verify) Reset() {
 	*x = Verify{}
-	mi := &file_command_proto_msgTypes[164]
+	mi := &file_command_proto_msgTypes[166]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12528,7 +12690,7 @@ func (x *Verify) String() string {
 func (*Verify) ProtoMessage() {}
 
 func (x *Verify) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[164]
+	mi := &file_command_proto_msgTypes[166]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12541,7 +12703,7 @@ func (x *Verify) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verify.ProtoReflect.Descriptor instead.
 func (*Verify) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{164}
+	return file_command_proto_rawDescGZIP(), []int{166}
 }
 
 func (x *Verify) GetSessionIds() []string {
@@ -12562,7 +12724,7 @@ type Verified struct {
 
 func (x *Verified) Reset() {
 	*x = Verified{}
-	mi := &file_command_proto_msgTypes[165]
+	mi := &file_command_proto_msgTypes[167]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12574,7 +12736,7 @@ func (x *Verified) String() string {
 func (*Verified) ProtoMessage() {}
 
 func (x *Verified) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[165]
+	mi := &file_command_proto_msgTypes[167]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12587,7 +12749,7 @@ func (x *Verified) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verified.ProtoReflect.Descriptor instead.
 func (*Verified) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{165}
+	return file_command_proto_rawDescGZIP(), []int{167}
 }
 
 func (x *Verified) GetStreams() int64 {
@@ -12622,7 +12784,7 @@ type Finding struct {
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_command_proto_msgTypes[166]
+	mi := &file_command_proto_msgTypes[168]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12634,7 +12796,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[166]
+	mi := &file_command_proto_msgTypes[168]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12647,7 +12809,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{166}
+	return file_command_proto_rawDescGZIP(), []int{168}
 }
 
 func (x *Finding) GetStream() string {
@@ -12680,7 +12842,7 @@ type ListDamage struct {
 
 func (x *ListDamage) Reset() {
 	*x = ListDamage{}
-	mi := &file_command_proto_msgTypes[167]
+	mi := &file_command_proto_msgTypes[169]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12692,7 +12854,7 @@ func (x *ListDamage) String() string {
 func (*ListDamage) ProtoMessage() {}
 
 func (x *ListDamage) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[167]
+	mi := &file_command_proto_msgTypes[169]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12705,7 +12867,7 @@ func (x *ListDamage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDamage.ProtoReflect.Descriptor instead.
 func (*ListDamage) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{167}
+	return file_command_proto_rawDescGZIP(), []int{169}
 }
 
 type Damage struct {
@@ -12717,7 +12879,7 @@ type Damage struct {
 
 func (x *Damage) Reset() {
 	*x = Damage{}
-	mi := &file_command_proto_msgTypes[168]
+	mi := &file_command_proto_msgTypes[170]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12729,7 +12891,7 @@ func (x *Damage) String() string {
 func (*Damage) ProtoMessage() {}
 
 func (x *Damage) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[168]
+	mi := &file_command_proto_msgTypes[170]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12742,7 +12904,7 @@ func (x *Damage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Damage.ProtoReflect.Descriptor instead.
 func (*Damage) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{168}
+	return file_command_proto_rawDescGZIP(), []int{170}
 }
 
 func (x *Damage) GetFindings() []*Finding {
@@ -12766,7 +12928,7 @@ type ForkSession struct {
 
 func (x *ForkSession) Reset() {
 	*x = ForkSession{}
-	mi := &file_command_proto_msgTypes[169]
+	mi := &file_command_proto_msgTypes[171]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12778,7 +12940,7 @@ func (x *ForkSession) String() string {
 func (*ForkSession) ProtoMessage() {}
 
 func (x *ForkSession) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[169]
+	mi := &file_command_proto_msgTypes[171]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12791,7 +12953,7 @@ func (x *ForkSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkSession.ProtoReflect.Descriptor instead.
 func (*ForkSession) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{169}
+	return file_command_proto_rawDescGZIP(), []int{171}
 }
 
 func (x *ForkSession) GetSessionId() string {
@@ -12837,7 +12999,7 @@ type Forked struct {
 
 func (x *Forked) Reset() {
 	*x = Forked{}
-	mi := &file_command_proto_msgTypes[170]
+	mi := &file_command_proto_msgTypes[172]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12849,7 +13011,7 @@ func (x *Forked) String() string {
 func (*Forked) ProtoMessage() {}
 
 func (x *Forked) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[170]
+	mi := &file_command_proto_msgTypes[172]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12862,7 +13024,7 @@ func (x *Forked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Forked.ProtoReflect.Descriptor instead.
 func (*Forked) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{170}
+	return file_command_proto_rawDescGZIP(), []int{172}
 }
 
 func (x *Forked) GetSession() *SessionView {
@@ -12925,7 +13087,7 @@ type ImportSession struct {
 
 func (x *ImportSession) Reset() {
 	*x = ImportSession{}
-	mi := &file_command_proto_msgTypes[171]
+	mi := &file_command_proto_msgTypes[173]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12937,7 +13099,7 @@ func (x *ImportSession) String() string {
 func (*ImportSession) ProtoMessage() {}
 
 func (x *ImportSession) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[171]
+	mi := &file_command_proto_msgTypes[173]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12950,7 +13112,7 @@ func (x *ImportSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportSession.ProtoReflect.Descriptor instead.
 func (*ImportSession) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{171}
+	return file_command_proto_rawDescGZIP(), []int{173}
 }
 
 func (x *ImportSession) GetNewId() bool {
@@ -12984,7 +13146,7 @@ type Imported struct {
 
 func (x *Imported) Reset() {
 	*x = Imported{}
-	mi := &file_command_proto_msgTypes[172]
+	mi := &file_command_proto_msgTypes[174]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12996,7 +13158,7 @@ func (x *Imported) String() string {
 func (*Imported) ProtoMessage() {}
 
 func (x *Imported) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[172]
+	mi := &file_command_proto_msgTypes[174]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13009,7 +13171,7 @@ func (x *Imported) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Imported.ProtoReflect.Descriptor instead.
 func (*Imported) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{172}
+	return file_command_proto_rawDescGZIP(), []int{174}
 }
 
 func (x *Imported) GetSession() *SessionView {
@@ -13087,7 +13249,7 @@ type ModeSettled struct {
 
 func (x *ModeSettled) Reset() {
 	*x = ModeSettled{}
-	mi := &file_command_proto_msgTypes[173]
+	mi := &file_command_proto_msgTypes[175]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13099,7 +13261,7 @@ func (x *ModeSettled) String() string {
 func (*ModeSettled) ProtoMessage() {}
 
 func (x *ModeSettled) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[173]
+	mi := &file_command_proto_msgTypes[175]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13112,7 +13274,7 @@ func (x *ModeSettled) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModeSettled.ProtoReflect.Descriptor instead.
 func (*ModeSettled) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{173}
+	return file_command_proto_rawDescGZIP(), []int{175}
 }
 
 func (x *ModeSettled) GetWorkspace() string {
@@ -13145,7 +13307,7 @@ type Hello struct {
 
 func (x *Hello) Reset() {
 	*x = Hello{}
-	mi := &file_command_proto_msgTypes[174]
+	mi := &file_command_proto_msgTypes[176]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13157,7 +13319,7 @@ func (x *Hello) String() string {
 func (*Hello) ProtoMessage() {}
 
 func (x *Hello) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[174]
+	mi := &file_command_proto_msgTypes[176]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13170,7 +13332,7 @@ func (x *Hello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hello.ProtoReflect.Descriptor instead.
 func (*Hello) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{174}
+	return file_command_proto_rawDescGZIP(), []int{176}
 }
 
 type Holder struct {
@@ -13185,7 +13347,7 @@ type Holder struct {
 
 func (x *Holder) Reset() {
 	*x = Holder{}
-	mi := &file_command_proto_msgTypes[175]
+	mi := &file_command_proto_msgTypes[177]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13197,7 +13359,7 @@ func (x *Holder) String() string {
 func (*Holder) ProtoMessage() {}
 
 func (x *Holder) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[175]
+	mi := &file_command_proto_msgTypes[177]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13210,7 +13372,7 @@ func (x *Holder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Holder.ProtoReflect.Descriptor instead.
 func (*Holder) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{175}
+	return file_command_proto_rawDescGZIP(), []int{177}
 }
 
 func (x *Holder) GetPid() int32 {
@@ -13252,7 +13414,7 @@ type RegisterHost struct {
 
 func (x *RegisterHost) Reset() {
 	*x = RegisterHost{}
-	mi := &file_command_proto_msgTypes[176]
+	mi := &file_command_proto_msgTypes[178]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13264,7 +13426,7 @@ func (x *RegisterHost) String() string {
 func (*RegisterHost) ProtoMessage() {}
 
 func (x *RegisterHost) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[176]
+	mi := &file_command_proto_msgTypes[178]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13277,7 +13439,7 @@ func (x *RegisterHost) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterHost.ProtoReflect.Descriptor instead.
 func (*RegisterHost) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{176}
+	return file_command_proto_rawDescGZIP(), []int{178}
 }
 
 func (x *RegisterHost) GetHost() string {
@@ -13309,7 +13471,7 @@ type ConnectOwner struct {
 
 func (x *ConnectOwner) Reset() {
 	*x = ConnectOwner{}
-	mi := &file_command_proto_msgTypes[177]
+	mi := &file_command_proto_msgTypes[179]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13321,7 +13483,7 @@ func (x *ConnectOwner) String() string {
 func (*ConnectOwner) ProtoMessage() {}
 
 func (x *ConnectOwner) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[177]
+	mi := &file_command_proto_msgTypes[179]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13334,7 +13496,7 @@ func (x *ConnectOwner) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConnectOwner.ProtoReflect.Descriptor instead.
 func (*ConnectOwner) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{177}
+	return file_command_proto_rawDescGZIP(), []int{179}
 }
 
 func (x *ConnectOwner) GetSessionId() string {
@@ -13403,7 +13565,7 @@ type OwnedJob struct {
 
 func (x *OwnedJob) Reset() {
 	*x = OwnedJob{}
-	mi := &file_command_proto_msgTypes[178]
+	mi := &file_command_proto_msgTypes[180]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13415,7 +13577,7 @@ func (x *OwnedJob) String() string {
 func (*OwnedJob) ProtoMessage() {}
 
 func (x *OwnedJob) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[178]
+	mi := &file_command_proto_msgTypes[180]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13428,7 +13590,7 @@ func (x *OwnedJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OwnedJob.ProtoReflect.Descriptor instead.
 func (*OwnedJob) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{178}
+	return file_command_proto_rawDescGZIP(), []int{180}
 }
 
 func (x *OwnedJob) GetJobId() string {
@@ -13590,7 +13752,7 @@ const file_command_proto_rawDesc = "" +
 	"\x05trust\x18\x02 \x01(\x0e2\x16.troupe.v1.Trust.LevelR\x05trust\x12\x0e\n" +
 	"\x02by\x18\x03 \x01(\tR\x02by\x12\x1f\n" +
 	"\vapproval_id\x18\x04 \x01(\tR\n" +
-	"approvalId\"\xe1\x16\n" +
+	"approvalId\"\x90\x17\n" +
 	"\tToSession\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x120\n" +
@@ -13641,7 +13803,8 @@ const file_command_proto_rawDesc = "" +
 	"\n" +
 	"apply_copy\x18G \x01(\v2\x14.troupe.v1.ApplyCopyH\x00R\tapplyCopy\x126\n" +
 	"\n" +
-	"add_budget\x18\xbe\x01 \x01(\v2\x14.troupe.v1.AddBudgetH\x00R\taddBudget\x120\n" +
+	"add_budget\x18\xbe\x01 \x01(\v2\x14.troupe.v1.AddBudgetH\x00R\taddBudget\x12-\n" +
+	"\aend_job\x18\xc3\x01 \x01(\v2\x11.troupe.v1.EndJobH\x00R\x06endJob\x120\n" +
 	"\bshow_run\x18\x83\x01 \x01(\v2\x12.troupe.v1.ShowRunH\x00R\ashowRun\x126\n" +
 	"\n" +
 	"resume_run\x18\x84\x01 \x01(\v2\x14.troupe.v1.ResumeRunH\x00R\tresumeRun\x126\n" +
@@ -13883,14 +14046,25 @@ const file_command_proto_rawDesc = "" +
 	"\x02by\x18\x02 \x01(\tR\x02by\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\"\x11\n" +
 	"\x0fDescribeSession\"\v\n" +
-	"\tCountJobs\"\x98\x01\n" +
+	"\tCountJobs\"\xc7\x01\n" +
 	"\bJobCount\x12\x18\n" +
 	"\arunning\x18\x01 \x01(\x05R\arunning\x12\x18\n" +
 	"\awaiting\x18\x02 \x01(\x05R\awaiting\x12\x1e\n" +
 	"\n" +
 	"background\x18\x03 \x01(\x05R\n" +
 	"background\x128\n" +
-	"\x18background_since_unix_ms\x18\x9a\x01 \x01(\x03R\x15backgroundSinceUnixMs\"\xab\x01\n" +
+	"\x18background_since_unix_ms\x18\x9a\x01 \x01(\x03R\x15backgroundSinceUnixMs\x12-\n" +
+	"\x04jobs\x18\xc3\x01 \x03(\v2\x18.troupe.v1.BackgroundJobR\x04jobs\"\x9f\x01\n" +
+	"\rBackgroundJob\x12\x15\n" +
+	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12\x1b\n" +
+	"\tworker_id\x18\x02 \x01(\tR\bworkerId\x12\x1c\n" +
+	"\tworkspace\x18\x03 \x01(\tR\tworkspace\x12\x18\n" +
+	"\acommand\x18\x04 \x01(\tR\acommand\x12\"\n" +
+	"\rsince_unix_ms\x18\x05 \x01(\x03R\vsinceUnixMs\"G\n" +
+	"\x06EndJob\x12\x15\n" +
+	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12\x0e\n" +
+	"\x02by\x18\x02 \x01(\tR\x02by\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"\xab\x01\n" +
 	"\vResolveCall\x12\x1b\n" +
 	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12\x17\n" +
 	"\aexec_id\x18\x02 \x01(\tR\x06execId\x12B\n" +
@@ -14693,7 +14867,7 @@ func file_command_proto_rawDescGZIP() []byte {
 }
 
 var file_command_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_command_proto_msgTypes = make([]protoimpl.MessageInfo, 179)
+var file_command_proto_msgTypes = make([]protoimpl.MessageInfo, 181)
 var file_command_proto_goTypes = []any{
 	(ReleasePermit_Outcome)(0),   // 0: troupe.v1.ReleasePermit.Outcome
 	(UseFile_Action)(0),          // 1: troupe.v1.UseFile.Action
@@ -14743,196 +14917,198 @@ var file_command_proto_goTypes = []any{
 	(*DescribeSession)(nil),      // 45: troupe.v1.DescribeSession
 	(*CountJobs)(nil),            // 46: troupe.v1.CountJobs
 	(*JobCount)(nil),             // 47: troupe.v1.JobCount
-	(*ResolveCall)(nil),          // 48: troupe.v1.ResolveCall
-	(*ResolveApproval)(nil),      // 49: troupe.v1.ResolveApproval
-	(*RememberRule)(nil),         // 50: troupe.v1.RememberRule
-	(*Remembered)(nil),           // 51: troupe.v1.Remembered
-	(*RuleView)(nil),             // 52: troupe.v1.RuleView
-	(*ListRules)(nil),            // 53: troupe.v1.ListRules
-	(*Rules)(nil),                // 54: troupe.v1.Rules
-	(*RevokeRule)(nil),           // 55: troupe.v1.RevokeRule
-	(*ReleaseWorker)(nil),        // 56: troupe.v1.ReleaseWorker
-	(*CompactHistory)(nil),       // 57: troupe.v1.CompactHistory
-	(*Compacted)(nil),            // 58: troupe.v1.Compacted
-	(*SetTimer)(nil),             // 59: troupe.v1.SetTimer
-	(*CancelTimer)(nil),          // 60: troupe.v1.CancelTimer
-	(*ListTimers)(nil),           // 61: troupe.v1.ListTimers
-	(*TimerView)(nil),            // 62: troupe.v1.TimerView
-	(*Timers)(nil),               // 63: troupe.v1.Timers
-	(*FireTimer)(nil),            // 64: troupe.v1.FireTimer
-	(*TimerChanged)(nil),         // 65: troupe.v1.TimerChanged
-	(*SaveHistory)(nil),          // 66: troupe.v1.SaveHistory
-	(*WaitIdle)(nil),             // 67: troupe.v1.WaitIdle
-	(*CloseSession)(nil),         // 68: troupe.v1.CloseSession
-	(*Subscribe)(nil),            // 69: troupe.v1.Subscribe
-	(*Subscribed)(nil),           // 70: troupe.v1.Subscribed
-	(*Unsubscribe)(nil),          // 71: troupe.v1.Unsubscribe
-	(*Published)(nil),            // 72: troupe.v1.Published
-	(*ReadHistory)(nil),          // 73: troupe.v1.ReadHistory
-	(*History)(nil),              // 74: troupe.v1.History
-	(*ConfigureWorker)(nil),      // 75: troupe.v1.ConfigureWorker
-	(*NarrowChild)(nil),          // 76: troupe.v1.NarrowChild
-	(*SessionView)(nil),          // 77: troupe.v1.SessionView
-	(*WorkerView)(nil),           // 78: troupe.v1.WorkerView
-	(*CallView)(nil),             // 79: troupe.v1.CallView
-	(*ApprovalView)(nil),         // 80: troupe.v1.ApprovalView
-	(*Viewer)(nil),               // 81: troupe.v1.Viewer
-	(*ShowApproval)(nil),         // 82: troupe.v1.ShowApproval
-	(*Announce)(nil),             // 83: troupe.v1.Announce
-	(*ListApprovals)(nil),        // 84: troupe.v1.ListApprovals
-	(*Approvals)(nil),            // 85: troupe.v1.Approvals
-	(*ListAudit)(nil),            // 86: troupe.v1.ListAudit
-	(*Audit)(nil),                // 87: troupe.v1.Audit
-	(*AuditView)(nil),            // 88: troupe.v1.AuditView
-	(*OpenSession)(nil),          // 89: troupe.v1.OpenSession
-	(*SessionIdle)(nil),          // 90: troupe.v1.SessionIdle
-	(*Passivate)(nil),            // 91: troupe.v1.Passivate
-	(*Staying)(nil),              // 92: troupe.v1.Staying
-	(*MakeRoom)(nil),             // 93: troupe.v1.MakeRoom
-	(*ReportIdle)(nil),           // 94: troupe.v1.ReportIdle
-	(*Idleness)(nil),             // 95: troupe.v1.Idleness
-	(*Configure)(nil),            // 96: troupe.v1.Configure
-	(*WorkerFailed)(nil),         // 97: troupe.v1.WorkerFailed
-	(*SessionEnded)(nil),         // 98: troupe.v1.SessionEnded
-	(*DescribeWorker)(nil),       // 99: troupe.v1.DescribeWorker
-	(*Watched)(nil),              // 100: troupe.v1.Watched
-	(*AcquireLease)(nil),         // 101: troupe.v1.AcquireLease
-	(*LeaseGranted)(nil),         // 102: troupe.v1.LeaseGranted
-	(*LeaseQueued)(nil),          // 103: troupe.v1.LeaseQueued
-	(*ReleaseLease)(nil),         // 104: troupe.v1.ReleaseLease
-	(*EffectBegun)(nil),          // 105: troupe.v1.EffectBegun
-	(*EffectAllowed)(nil),        // 106: troupe.v1.EffectAllowed
-	(*EffectEnded)(nil),          // 107: troupe.v1.EffectEnded
-	(*KeepJob)(nil),              // 108: troupe.v1.KeepJob
-	(*OpenWorkspace)(nil),        // 109: troupe.v1.OpenWorkspace
-	(*WorkspaceReady)(nil),       // 110: troupe.v1.WorkspaceReady
-	(*KeepWorkspaces)(nil),       // 111: troupe.v1.KeepWorkspaces
-	(*RetireWorkspace)(nil),      // 112: troupe.v1.RetireWorkspace
-	(*WorkspaceUnused)(nil),      // 113: troupe.v1.WorkspaceUnused
-	(*DescribeWorkspace)(nil),    // 114: troupe.v1.DescribeWorkspace
-	(*WorkspaceView)(nil),        // 115: troupe.v1.WorkspaceView
-	(*FindActor)(nil),            // 116: troupe.v1.FindActor
-	(*Replaced)(nil),             // 117: troupe.v1.Replaced
-	(*AcquirePermit)(nil),        // 118: troupe.v1.AcquirePermit
-	(*PermitGranted)(nil),        // 119: troupe.v1.PermitGranted
-	(*PermitDenied)(nil),         // 120: troupe.v1.PermitDenied
-	(*ReleasePermit)(nil),        // 121: troupe.v1.ReleasePermit
-	(*AskBudget)(nil),            // 122: troupe.v1.AskBudget
-	(*BudgetGranted)(nil),        // 123: troupe.v1.BudgetGranted
-	(*BudgetRefused)(nil),        // 124: troupe.v1.BudgetRefused
-	(*BudgetShort)(nil),          // 125: troupe.v1.BudgetShort
-	(*ReportBudget)(nil),         // 126: troupe.v1.ReportBudget
-	(*Execute)(nil),              // 127: troupe.v1.Execute
-	(*ToolReply)(nil),            // 128: troupe.v1.ToolReply
-	(*LedgerEntry)(nil),          // 129: troupe.v1.LedgerEntry
-	(*CancelCalls)(nil),          // 130: troupe.v1.CancelCalls
-	(*Progress)(nil),             // 131: troupe.v1.Progress
-	(*ListProjects)(nil),         // 132: troupe.v1.ListProjects
-	(*Projects)(nil),             // 133: troupe.v1.Projects
-	(*SaveProject)(nil),          // 134: troupe.v1.SaveProject
-	(*RemoveProject)(nil),        // 135: troupe.v1.RemoveProject
-	(*SetVariables)(nil),         // 136: troupe.v1.SetVariables
-	(*TakeVariables)(nil),        // 137: troupe.v1.TakeVariables
-	(*ReadFields)(nil),           // 138: troupe.v1.ReadFields
-	(*FieldsView)(nil),           // 139: troupe.v1.FieldsView
-	(*FieldView)(nil),            // 140: troupe.v1.FieldView
-	(*SetField)(nil),             // 141: troupe.v1.SetField
-	(*FieldUpdated)(nil),         // 142: troupe.v1.FieldUpdated
-	(*DeclareFields)(nil),        // 143: troupe.v1.DeclareFields
-	(*FieldChanged)(nil),         // 144: troupe.v1.FieldChanged
-	(*DiffCopy)(nil),             // 145: troupe.v1.DiffCopy
-	(*ApplyCopy)(nil),            // 146: troupe.v1.ApplyCopy
-	(*Changes)(nil),              // 147: troupe.v1.Changes
-	(*FileChange)(nil),           // 148: troupe.v1.FileChange
-	(*UseFile)(nil),              // 149: troupe.v1.UseFile
-	(*Files)(nil),                // 150: troupe.v1.Files
-	(*FileEntry)(nil),            // 151: troupe.v1.FileEntry
-	(*ListSessions)(nil),         // 152: troupe.v1.ListSessions
-	(*Sessions)(nil),             // 153: troupe.v1.Sessions
-	(*ListWorkers)(nil),          // 154: troupe.v1.ListWorkers
-	(*Workers)(nil),              // 155: troupe.v1.Workers
-	(*ListWorkspaces)(nil),       // 156: troupe.v1.ListWorkspaces
-	(*Workspaces)(nil),           // 157: troupe.v1.Workspaces
-	(*SessionWorkspace)(nil),     // 158: troupe.v1.SessionWorkspace
-	(*ListCalls)(nil),            // 159: troupe.v1.ListCalls
-	(*Calls)(nil),                // 160: troupe.v1.Calls
-	(*Unread)(nil),               // 161: troupe.v1.Unread
-	(*Show)(nil),                 // 162: troupe.v1.Show
-	(*Shown)(nil),                // 163: troupe.v1.Shown
-	(*TurnView)(nil),             // 164: troupe.v1.TurnView
-	(*GenerationView)(nil),       // 165: troupe.v1.GenerationView
-	(*Verify)(nil),               // 166: troupe.v1.Verify
-	(*Verified)(nil),             // 167: troupe.v1.Verified
-	(*Finding)(nil),              // 168: troupe.v1.Finding
-	(*ListDamage)(nil),           // 169: troupe.v1.ListDamage
-	(*Damage)(nil),               // 170: troupe.v1.Damage
-	(*ForkSession)(nil),          // 171: troupe.v1.ForkSession
-	(*Forked)(nil),               // 172: troupe.v1.Forked
-	(*ImportSession)(nil),        // 173: troupe.v1.ImportSession
-	(*Imported)(nil),             // 174: troupe.v1.Imported
-	(*ModeSettled)(nil),          // 175: troupe.v1.ModeSettled
-	(*Hello)(nil),                // 176: troupe.v1.Hello
-	(*Holder)(nil),               // 177: troupe.v1.Holder
-	(*RegisterHost)(nil),         // 178: troupe.v1.RegisterHost
-	(*ConnectOwner)(nil),         // 179: troupe.v1.ConnectOwner
-	(*OwnedJob)(nil),             // 180: troupe.v1.OwnedJob
-	(*EnvVar)(nil),               // 181: troupe.v1.EnvVar
-	(*Lineage)(nil),              // 182: troupe.v1.Lineage
-	(*Turn)(nil),                 // 183: troupe.v1.Turn
-	(Persist_Policy)(0),          // 184: troupe.v1.Persist.Policy
-	(*RunStarted)(nil),           // 185: troupe.v1.RunStarted
-	(*Budget)(nil),               // 186: troupe.v1.Budget
-	(*Amounts)(nil),              // 187: troupe.v1.Amounts
-	(Trust_Level)(0),             // 188: troupe.v1.Trust.Level
-	(*ShowRun)(nil),              // 189: troupe.v1.ShowRun
-	(*ResumeRun)(nil),            // 190: troupe.v1.ResumeRun
-	(*CancelRun)(nil),            // 191: troupe.v1.CancelRun
-	(*AwaitRun)(nil),             // 192: troupe.v1.AwaitRun
-	(*Part)(nil),                 // 193: troupe.v1.Part
-	(InputAccepted_Mode)(0),      // 194: troupe.v1.InputAccepted.Mode
-	(InputAccepted_Origin)(0),    // 195: troupe.v1.InputAccepted.Origin
-	(InputAccepted_People)(0),    // 196: troupe.v1.InputAccepted.People
-	(TurnCompleted_Outcome)(0),   // 197: troupe.v1.TurnCompleted.Outcome
-	(*Usage)(nil),                // 198: troupe.v1.Usage
-	(*Place)(nil),                // 199: troupe.v1.Place
-	(*Bounds)(nil),               // 200: troupe.v1.Bounds
-	(*OutboxEnqueued)(nil),       // 201: troupe.v1.OutboxEnqueued
-	(*TurnSubmitted)(nil),        // 202: troupe.v1.TurnSubmitted
-	(*TurnCut)(nil),              // 203: troupe.v1.TurnCut
-	(CallResolved_Resolution)(0), // 204: troupe.v1.CallResolved.Resolution
-	(Decision_Value)(0),          // 205: troupe.v1.Decision.Value
-	(*Failure)(nil),              // 206: troupe.v1.Failure
-	(TimerSet_Misfire)(0),        // 207: troupe.v1.TimerSet.Misfire
-	(*Event)(nil),                // 208: troupe.v1.Event
-	(*WorkspaceGrant)(nil),       // 209: troupe.v1.WorkspaceGrant
-	(*BudgetView)(nil),           // 210: troupe.v1.BudgetView
-	(*StepBudgetView)(nil),       // 211: troupe.v1.StepBudgetView
-	(*Waiting)(nil),              // 212: troupe.v1.Waiting
-	(*Grant)(nil),                // 213: troupe.v1.Grant
-	(*WorkspaceRef)(nil),         // 214: troupe.v1.WorkspaceRef
-	(*LeaseToken)(nil),           // 215: troupe.v1.LeaseToken
-	(*FileHash)(nil),             // 216: troupe.v1.FileHash
-	(ToolFinished_Status)(0),     // 217: troupe.v1.ToolFinished.Status
-	(*Project)(nil),              // 218: troupe.v1.Project
-	(*Variable)(nil),             // 219: troupe.v1.Variable
-	(*FieldSet)(nil),             // 220: troupe.v1.FieldSet
-	(*FieldNoted)(nil),           // 221: troupe.v1.FieldNoted
-	(*Timing)(nil),               // 222: troupe.v1.Timing
+	(*BackgroundJob)(nil),        // 48: troupe.v1.BackgroundJob
+	(*EndJob)(nil),               // 49: troupe.v1.EndJob
+	(*ResolveCall)(nil),          // 50: troupe.v1.ResolveCall
+	(*ResolveApproval)(nil),      // 51: troupe.v1.ResolveApproval
+	(*RememberRule)(nil),         // 52: troupe.v1.RememberRule
+	(*Remembered)(nil),           // 53: troupe.v1.Remembered
+	(*RuleView)(nil),             // 54: troupe.v1.RuleView
+	(*ListRules)(nil),            // 55: troupe.v1.ListRules
+	(*Rules)(nil),                // 56: troupe.v1.Rules
+	(*RevokeRule)(nil),           // 57: troupe.v1.RevokeRule
+	(*ReleaseWorker)(nil),        // 58: troupe.v1.ReleaseWorker
+	(*CompactHistory)(nil),       // 59: troupe.v1.CompactHistory
+	(*Compacted)(nil),            // 60: troupe.v1.Compacted
+	(*SetTimer)(nil),             // 61: troupe.v1.SetTimer
+	(*CancelTimer)(nil),          // 62: troupe.v1.CancelTimer
+	(*ListTimers)(nil),           // 63: troupe.v1.ListTimers
+	(*TimerView)(nil),            // 64: troupe.v1.TimerView
+	(*Timers)(nil),               // 65: troupe.v1.Timers
+	(*FireTimer)(nil),            // 66: troupe.v1.FireTimer
+	(*TimerChanged)(nil),         // 67: troupe.v1.TimerChanged
+	(*SaveHistory)(nil),          // 68: troupe.v1.SaveHistory
+	(*WaitIdle)(nil),             // 69: troupe.v1.WaitIdle
+	(*CloseSession)(nil),         // 70: troupe.v1.CloseSession
+	(*Subscribe)(nil),            // 71: troupe.v1.Subscribe
+	(*Subscribed)(nil),           // 72: troupe.v1.Subscribed
+	(*Unsubscribe)(nil),          // 73: troupe.v1.Unsubscribe
+	(*Published)(nil),            // 74: troupe.v1.Published
+	(*ReadHistory)(nil),          // 75: troupe.v1.ReadHistory
+	(*History)(nil),              // 76: troupe.v1.History
+	(*ConfigureWorker)(nil),      // 77: troupe.v1.ConfigureWorker
+	(*NarrowChild)(nil),          // 78: troupe.v1.NarrowChild
+	(*SessionView)(nil),          // 79: troupe.v1.SessionView
+	(*WorkerView)(nil),           // 80: troupe.v1.WorkerView
+	(*CallView)(nil),             // 81: troupe.v1.CallView
+	(*ApprovalView)(nil),         // 82: troupe.v1.ApprovalView
+	(*Viewer)(nil),               // 83: troupe.v1.Viewer
+	(*ShowApproval)(nil),         // 84: troupe.v1.ShowApproval
+	(*Announce)(nil),             // 85: troupe.v1.Announce
+	(*ListApprovals)(nil),        // 86: troupe.v1.ListApprovals
+	(*Approvals)(nil),            // 87: troupe.v1.Approvals
+	(*ListAudit)(nil),            // 88: troupe.v1.ListAudit
+	(*Audit)(nil),                // 89: troupe.v1.Audit
+	(*AuditView)(nil),            // 90: troupe.v1.AuditView
+	(*OpenSession)(nil),          // 91: troupe.v1.OpenSession
+	(*SessionIdle)(nil),          // 92: troupe.v1.SessionIdle
+	(*Passivate)(nil),            // 93: troupe.v1.Passivate
+	(*Staying)(nil),              // 94: troupe.v1.Staying
+	(*MakeRoom)(nil),             // 95: troupe.v1.MakeRoom
+	(*ReportIdle)(nil),           // 96: troupe.v1.ReportIdle
+	(*Idleness)(nil),             // 97: troupe.v1.Idleness
+	(*Configure)(nil),            // 98: troupe.v1.Configure
+	(*WorkerFailed)(nil),         // 99: troupe.v1.WorkerFailed
+	(*SessionEnded)(nil),         // 100: troupe.v1.SessionEnded
+	(*DescribeWorker)(nil),       // 101: troupe.v1.DescribeWorker
+	(*Watched)(nil),              // 102: troupe.v1.Watched
+	(*AcquireLease)(nil),         // 103: troupe.v1.AcquireLease
+	(*LeaseGranted)(nil),         // 104: troupe.v1.LeaseGranted
+	(*LeaseQueued)(nil),          // 105: troupe.v1.LeaseQueued
+	(*ReleaseLease)(nil),         // 106: troupe.v1.ReleaseLease
+	(*EffectBegun)(nil),          // 107: troupe.v1.EffectBegun
+	(*EffectAllowed)(nil),        // 108: troupe.v1.EffectAllowed
+	(*EffectEnded)(nil),          // 109: troupe.v1.EffectEnded
+	(*KeepJob)(nil),              // 110: troupe.v1.KeepJob
+	(*OpenWorkspace)(nil),        // 111: troupe.v1.OpenWorkspace
+	(*WorkspaceReady)(nil),       // 112: troupe.v1.WorkspaceReady
+	(*KeepWorkspaces)(nil),       // 113: troupe.v1.KeepWorkspaces
+	(*RetireWorkspace)(nil),      // 114: troupe.v1.RetireWorkspace
+	(*WorkspaceUnused)(nil),      // 115: troupe.v1.WorkspaceUnused
+	(*DescribeWorkspace)(nil),    // 116: troupe.v1.DescribeWorkspace
+	(*WorkspaceView)(nil),        // 117: troupe.v1.WorkspaceView
+	(*FindActor)(nil),            // 118: troupe.v1.FindActor
+	(*Replaced)(nil),             // 119: troupe.v1.Replaced
+	(*AcquirePermit)(nil),        // 120: troupe.v1.AcquirePermit
+	(*PermitGranted)(nil),        // 121: troupe.v1.PermitGranted
+	(*PermitDenied)(nil),         // 122: troupe.v1.PermitDenied
+	(*ReleasePermit)(nil),        // 123: troupe.v1.ReleasePermit
+	(*AskBudget)(nil),            // 124: troupe.v1.AskBudget
+	(*BudgetGranted)(nil),        // 125: troupe.v1.BudgetGranted
+	(*BudgetRefused)(nil),        // 126: troupe.v1.BudgetRefused
+	(*BudgetShort)(nil),          // 127: troupe.v1.BudgetShort
+	(*ReportBudget)(nil),         // 128: troupe.v1.ReportBudget
+	(*Execute)(nil),              // 129: troupe.v1.Execute
+	(*ToolReply)(nil),            // 130: troupe.v1.ToolReply
+	(*LedgerEntry)(nil),          // 131: troupe.v1.LedgerEntry
+	(*CancelCalls)(nil),          // 132: troupe.v1.CancelCalls
+	(*Progress)(nil),             // 133: troupe.v1.Progress
+	(*ListProjects)(nil),         // 134: troupe.v1.ListProjects
+	(*Projects)(nil),             // 135: troupe.v1.Projects
+	(*SaveProject)(nil),          // 136: troupe.v1.SaveProject
+	(*RemoveProject)(nil),        // 137: troupe.v1.RemoveProject
+	(*SetVariables)(nil),         // 138: troupe.v1.SetVariables
+	(*TakeVariables)(nil),        // 139: troupe.v1.TakeVariables
+	(*ReadFields)(nil),           // 140: troupe.v1.ReadFields
+	(*FieldsView)(nil),           // 141: troupe.v1.FieldsView
+	(*FieldView)(nil),            // 142: troupe.v1.FieldView
+	(*SetField)(nil),             // 143: troupe.v1.SetField
+	(*FieldUpdated)(nil),         // 144: troupe.v1.FieldUpdated
+	(*DeclareFields)(nil),        // 145: troupe.v1.DeclareFields
+	(*FieldChanged)(nil),         // 146: troupe.v1.FieldChanged
+	(*DiffCopy)(nil),             // 147: troupe.v1.DiffCopy
+	(*ApplyCopy)(nil),            // 148: troupe.v1.ApplyCopy
+	(*Changes)(nil),              // 149: troupe.v1.Changes
+	(*FileChange)(nil),           // 150: troupe.v1.FileChange
+	(*UseFile)(nil),              // 151: troupe.v1.UseFile
+	(*Files)(nil),                // 152: troupe.v1.Files
+	(*FileEntry)(nil),            // 153: troupe.v1.FileEntry
+	(*ListSessions)(nil),         // 154: troupe.v1.ListSessions
+	(*Sessions)(nil),             // 155: troupe.v1.Sessions
+	(*ListWorkers)(nil),          // 156: troupe.v1.ListWorkers
+	(*Workers)(nil),              // 157: troupe.v1.Workers
+	(*ListWorkspaces)(nil),       // 158: troupe.v1.ListWorkspaces
+	(*Workspaces)(nil),           // 159: troupe.v1.Workspaces
+	(*SessionWorkspace)(nil),     // 160: troupe.v1.SessionWorkspace
+	(*ListCalls)(nil),            // 161: troupe.v1.ListCalls
+	(*Calls)(nil),                // 162: troupe.v1.Calls
+	(*Unread)(nil),               // 163: troupe.v1.Unread
+	(*Show)(nil),                 // 164: troupe.v1.Show
+	(*Shown)(nil),                // 165: troupe.v1.Shown
+	(*TurnView)(nil),             // 166: troupe.v1.TurnView
+	(*GenerationView)(nil),       // 167: troupe.v1.GenerationView
+	(*Verify)(nil),               // 168: troupe.v1.Verify
+	(*Verified)(nil),             // 169: troupe.v1.Verified
+	(*Finding)(nil),              // 170: troupe.v1.Finding
+	(*ListDamage)(nil),           // 171: troupe.v1.ListDamage
+	(*Damage)(nil),               // 172: troupe.v1.Damage
+	(*ForkSession)(nil),          // 173: troupe.v1.ForkSession
+	(*Forked)(nil),               // 174: troupe.v1.Forked
+	(*ImportSession)(nil),        // 175: troupe.v1.ImportSession
+	(*Imported)(nil),             // 176: troupe.v1.Imported
+	(*ModeSettled)(nil),          // 177: troupe.v1.ModeSettled
+	(*Hello)(nil),                // 178: troupe.v1.Hello
+	(*Holder)(nil),               // 179: troupe.v1.Holder
+	(*RegisterHost)(nil),         // 180: troupe.v1.RegisterHost
+	(*ConnectOwner)(nil),         // 181: troupe.v1.ConnectOwner
+	(*OwnedJob)(nil),             // 182: troupe.v1.OwnedJob
+	(*EnvVar)(nil),               // 183: troupe.v1.EnvVar
+	(*Lineage)(nil),              // 184: troupe.v1.Lineage
+	(*Turn)(nil),                 // 185: troupe.v1.Turn
+	(Persist_Policy)(0),          // 186: troupe.v1.Persist.Policy
+	(*RunStarted)(nil),           // 187: troupe.v1.RunStarted
+	(*Budget)(nil),               // 188: troupe.v1.Budget
+	(*Amounts)(nil),              // 189: troupe.v1.Amounts
+	(Trust_Level)(0),             // 190: troupe.v1.Trust.Level
+	(*ShowRun)(nil),              // 191: troupe.v1.ShowRun
+	(*ResumeRun)(nil),            // 192: troupe.v1.ResumeRun
+	(*CancelRun)(nil),            // 193: troupe.v1.CancelRun
+	(*AwaitRun)(nil),             // 194: troupe.v1.AwaitRun
+	(*Part)(nil),                 // 195: troupe.v1.Part
+	(InputAccepted_Mode)(0),      // 196: troupe.v1.InputAccepted.Mode
+	(InputAccepted_Origin)(0),    // 197: troupe.v1.InputAccepted.Origin
+	(InputAccepted_People)(0),    // 198: troupe.v1.InputAccepted.People
+	(TurnCompleted_Outcome)(0),   // 199: troupe.v1.TurnCompleted.Outcome
+	(*Usage)(nil),                // 200: troupe.v1.Usage
+	(*Place)(nil),                // 201: troupe.v1.Place
+	(*Bounds)(nil),               // 202: troupe.v1.Bounds
+	(*OutboxEnqueued)(nil),       // 203: troupe.v1.OutboxEnqueued
+	(*TurnSubmitted)(nil),        // 204: troupe.v1.TurnSubmitted
+	(*TurnCut)(nil),              // 205: troupe.v1.TurnCut
+	(CallResolved_Resolution)(0), // 206: troupe.v1.CallResolved.Resolution
+	(Decision_Value)(0),          // 207: troupe.v1.Decision.Value
+	(*Failure)(nil),              // 208: troupe.v1.Failure
+	(TimerSet_Misfire)(0),        // 209: troupe.v1.TimerSet.Misfire
+	(*Event)(nil),                // 210: troupe.v1.Event
+	(*WorkspaceGrant)(nil),       // 211: troupe.v1.WorkspaceGrant
+	(*BudgetView)(nil),           // 212: troupe.v1.BudgetView
+	(*StepBudgetView)(nil),       // 213: troupe.v1.StepBudgetView
+	(*Waiting)(nil),              // 214: troupe.v1.Waiting
+	(*Grant)(nil),                // 215: troupe.v1.Grant
+	(*WorkspaceRef)(nil),         // 216: troupe.v1.WorkspaceRef
+	(*LeaseToken)(nil),           // 217: troupe.v1.LeaseToken
+	(*FileHash)(nil),             // 218: troupe.v1.FileHash
+	(ToolFinished_Status)(0),     // 219: troupe.v1.ToolFinished.Status
+	(*Project)(nil),              // 220: troupe.v1.Project
+	(*Variable)(nil),             // 221: troupe.v1.Variable
+	(*FieldSet)(nil),             // 222: troupe.v1.FieldSet
+	(*FieldNoted)(nil),           // 223: troupe.v1.FieldNoted
+	(*Timing)(nil),               // 224: troupe.v1.Timing
 }
 var file_command_proto_depIdxs = []int32{
 	4,   // 0: troupe.v1.CreateSession.workspaces:type_name -> troupe.v1.WorkspaceSpec
-	181, // 1: troupe.v1.CreateSession.env:type_name -> troupe.v1.EnvVar
+	183, // 1: troupe.v1.CreateSession.env:type_name -> troupe.v1.EnvVar
 	13,  // 2: troupe.v1.CreateSession.first:type_name -> troupe.v1.SubmitInput
-	182, // 3: troupe.v1.CreateSession.origin:type_name -> troupe.v1.Lineage
-	183, // 4: troupe.v1.CreateSession.copied:type_name -> troupe.v1.Turn
-	184, // 5: troupe.v1.CreateSession.persist:type_name -> troupe.v1.Persist.Policy
-	185, // 6: troupe.v1.CreateSession.run:type_name -> troupe.v1.RunStarted
-	186, // 7: troupe.v1.CreateSession.budget:type_name -> troupe.v1.Budget
-	187, // 8: troupe.v1.AddBudget.add:type_name -> troupe.v1.Amounts
-	188, // 9: troupe.v1.WorkspaceSpec.trust:type_name -> troupe.v1.Trust.Level
+	184, // 3: troupe.v1.CreateSession.origin:type_name -> troupe.v1.Lineage
+	185, // 4: troupe.v1.CreateSession.copied:type_name -> troupe.v1.Turn
+	186, // 5: troupe.v1.CreateSession.persist:type_name -> troupe.v1.Persist.Policy
+	187, // 6: troupe.v1.CreateSession.run:type_name -> troupe.v1.RunStarted
+	188, // 7: troupe.v1.CreateSession.budget:type_name -> troupe.v1.Budget
+	189, // 8: troupe.v1.AddBudget.add:type_name -> troupe.v1.Amounts
+	190, // 9: troupe.v1.WorkspaceSpec.trust:type_name -> troupe.v1.Trust.Level
 	5,   // 10: troupe.v1.WorkspaceSpec.bounds:type_name -> troupe.v1.PathBounds
 	4,   // 11: troupe.v1.AttachWorkspace.workspace:type_name -> troupe.v1.WorkspaceSpec
-	188, // 12: troupe.v1.ChangeTrust.trust:type_name -> troupe.v1.Trust.Level
+	190, // 12: troupe.v1.ChangeTrust.trust:type_name -> troupe.v1.Trust.Level
 	13,  // 13: troupe.v1.ToSession.submit:type_name -> troupe.v1.SubmitInput
 	16,  // 14: troupe.v1.ToSession.await_turn:type_name -> troupe.v1.AwaitTurn
 	19,  // 15: troupe.v1.ToSession.cancel:type_name -> troupe.v1.CancelSession
@@ -14942,152 +15118,154 @@ var file_command_proto_depIdxs = []int32{
 	26,  // 19: troupe.v1.ToSession.spawn_worker:type_name -> troupe.v1.SpawnWorker
 	44,  // 20: troupe.v1.ToSession.delete_worker:type_name -> troupe.v1.DeleteWorker
 	45,  // 21: troupe.v1.ToSession.describe:type_name -> troupe.v1.DescribeSession
-	69,  // 22: troupe.v1.ToSession.subscribe:type_name -> troupe.v1.Subscribe
-	73,  // 23: troupe.v1.ToSession.history:type_name -> troupe.v1.ReadHistory
-	75,  // 24: troupe.v1.ToSession.configure:type_name -> troupe.v1.ConfigureWorker
+	71,  // 22: troupe.v1.ToSession.subscribe:type_name -> troupe.v1.Subscribe
+	75,  // 23: troupe.v1.ToSession.history:type_name -> troupe.v1.ReadHistory
+	77,  // 24: troupe.v1.ToSession.configure:type_name -> troupe.v1.ConfigureWorker
 	46,  // 25: troupe.v1.ToSession.count_jobs:type_name -> troupe.v1.CountJobs
-	67,  // 26: troupe.v1.ToSession.wait_idle:type_name -> troupe.v1.WaitIdle
-	68,  // 27: troupe.v1.ToSession.close:type_name -> troupe.v1.CloseSession
-	71,  // 28: troupe.v1.ToSession.unsubscribe:type_name -> troupe.v1.Unsubscribe
-	48,  // 29: troupe.v1.ToSession.resolve_call:type_name -> troupe.v1.ResolveCall
-	56,  // 30: troupe.v1.ToSession.release_worker:type_name -> troupe.v1.ReleaseWorker
-	57,  // 31: troupe.v1.ToSession.compact:type_name -> troupe.v1.CompactHistory
-	59,  // 32: troupe.v1.ToSession.set_timer:type_name -> troupe.v1.SetTimer
-	60,  // 33: troupe.v1.ToSession.cancel_timer:type_name -> troupe.v1.CancelTimer
-	61,  // 34: troupe.v1.ToSession.list_timers:type_name -> troupe.v1.ListTimers
-	66,  // 35: troupe.v1.ToSession.save:type_name -> troupe.v1.SaveHistory
+	69,  // 26: troupe.v1.ToSession.wait_idle:type_name -> troupe.v1.WaitIdle
+	70,  // 27: troupe.v1.ToSession.close:type_name -> troupe.v1.CloseSession
+	73,  // 28: troupe.v1.ToSession.unsubscribe:type_name -> troupe.v1.Unsubscribe
+	50,  // 29: troupe.v1.ToSession.resolve_call:type_name -> troupe.v1.ResolveCall
+	58,  // 30: troupe.v1.ToSession.release_worker:type_name -> troupe.v1.ReleaseWorker
+	59,  // 31: troupe.v1.ToSession.compact:type_name -> troupe.v1.CompactHistory
+	61,  // 32: troupe.v1.ToSession.set_timer:type_name -> troupe.v1.SetTimer
+	62,  // 33: troupe.v1.ToSession.cancel_timer:type_name -> troupe.v1.CancelTimer
+	63,  // 34: troupe.v1.ToSession.list_timers:type_name -> troupe.v1.ListTimers
+	68,  // 35: troupe.v1.ToSession.save:type_name -> troupe.v1.SaveHistory
 	15,  // 36: troupe.v1.ToSession.run:type_name -> troupe.v1.RunInput
-	64,  // 37: troupe.v1.ToSession.fire_timer:type_name -> troupe.v1.FireTimer
-	49,  // 38: troupe.v1.ToSession.resolve_approval:type_name -> troupe.v1.ResolveApproval
+	66,  // 37: troupe.v1.ToSession.fire_timer:type_name -> troupe.v1.FireTimer
+	51,  // 38: troupe.v1.ToSession.resolve_approval:type_name -> troupe.v1.ResolveApproval
 	6,   // 39: troupe.v1.ToSession.attach_workspace:type_name -> troupe.v1.AttachWorkspace
 	7,   // 40: troupe.v1.ToSession.detach_workspace:type_name -> troupe.v1.DetachWorkspace
-	149, // 41: troupe.v1.ToSession.use_file:type_name -> troupe.v1.UseFile
-	137, // 42: troupe.v1.ToSession.take_variables:type_name -> troupe.v1.TakeVariables
-	55,  // 43: troupe.v1.ToSession.revoke_rule:type_name -> troupe.v1.RevokeRule
+	151, // 41: troupe.v1.ToSession.use_file:type_name -> troupe.v1.UseFile
+	139, // 42: troupe.v1.ToSession.take_variables:type_name -> troupe.v1.TakeVariables
+	57,  // 43: troupe.v1.ToSession.revoke_rule:type_name -> troupe.v1.RevokeRule
 	8,   // 44: troupe.v1.ToSession.change_trust:type_name -> troupe.v1.ChangeTrust
-	138, // 45: troupe.v1.ToSession.read_fields:type_name -> troupe.v1.ReadFields
-	141, // 46: troupe.v1.ToSession.set_field:type_name -> troupe.v1.SetField
-	143, // 47: troupe.v1.ToSession.declare_fields:type_name -> troupe.v1.DeclareFields
-	145, // 48: troupe.v1.ToSession.diff_copy:type_name -> troupe.v1.DiffCopy
-	146, // 49: troupe.v1.ToSession.apply_copy:type_name -> troupe.v1.ApplyCopy
+	140, // 45: troupe.v1.ToSession.read_fields:type_name -> troupe.v1.ReadFields
+	143, // 46: troupe.v1.ToSession.set_field:type_name -> troupe.v1.SetField
+	145, // 47: troupe.v1.ToSession.declare_fields:type_name -> troupe.v1.DeclareFields
+	147, // 48: troupe.v1.ToSession.diff_copy:type_name -> troupe.v1.DiffCopy
+	148, // 49: troupe.v1.ToSession.apply_copy:type_name -> troupe.v1.ApplyCopy
 	3,   // 50: troupe.v1.ToSession.add_budget:type_name -> troupe.v1.AddBudget
-	189, // 51: troupe.v1.ToSession.show_run:type_name -> troupe.v1.ShowRun
-	190, // 52: troupe.v1.ToSession.resume_run:type_name -> troupe.v1.ResumeRun
-	191, // 53: troupe.v1.ToSession.cancel_run:type_name -> troupe.v1.CancelRun
-	192, // 54: troupe.v1.ToSession.await_run:type_name -> troupe.v1.AwaitRun
-	83,  // 55: troupe.v1.ToSession.announce:type_name -> troupe.v1.Announce
-	31,  // 56: troupe.v1.ToSession.share_conversation:type_name -> troupe.v1.ShareConversation
-	36,  // 57: troupe.v1.ToSession.submit_turn:type_name -> troupe.v1.SubmitTurn
-	37,  // 58: troupe.v1.ToSession.read_conversation:type_name -> troupe.v1.ReadConversation
-	32,  // 59: troupe.v1.ToSession.take_turn:type_name -> troupe.v1.TakeTurn
-	34,  // 60: troupe.v1.ToSession.await_shared_turn:type_name -> troupe.v1.AwaitSharedTurn
-	35,  // 61: troupe.v1.ToSession.withdraw_turn:type_name -> troupe.v1.WithdrawTurn
-	11,  // 62: troupe.v1.ActorView.children:type_name -> troupe.v1.ActorView
-	11,  // 63: troupe.v1.Tree.root:type_name -> troupe.v1.ActorView
-	193, // 64: troupe.v1.SubmitInput.parts:type_name -> troupe.v1.Part
-	194, // 65: troupe.v1.SubmitInput.mode:type_name -> troupe.v1.InputAccepted.Mode
-	195, // 66: troupe.v1.SubmitInput.origin:type_name -> troupe.v1.InputAccepted.Origin
-	196, // 67: troupe.v1.SubmitInput.people:type_name -> troupe.v1.InputAccepted.People
-	13,  // 68: troupe.v1.RunInput.input:type_name -> troupe.v1.SubmitInput
-	197, // 69: troupe.v1.TurnResult.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
-	198, // 70: troupe.v1.TurnResult.usage:type_name -> troupe.v1.Usage
-	18,  // 71: troupe.v1.TurnResult.tool_calls:type_name -> troupe.v1.ToolCallView
-	22,  // 72: troupe.v1.Inputs.inputs:type_name -> troupe.v1.InputView
-	182, // 73: troupe.v1.SpawnWorker.origin:type_name -> troupe.v1.Lineage
-	183, // 74: troupe.v1.SpawnWorker.copied:type_name -> troupe.v1.Turn
-	193, // 75: troupe.v1.SpawnChild.task:type_name -> troupe.v1.Part
-	199, // 76: troupe.v1.SpawnChild.places:type_name -> troupe.v1.Place
-	200, // 77: troupe.v1.SpawnChild.bounds:type_name -> troupe.v1.Bounds
-	196, // 78: troupe.v1.SpawnChild.people:type_name -> troupe.v1.InputAccepted.People
-	201, // 79: troupe.v1.DeliverMail.mail:type_name -> troupe.v1.OutboxEnqueued
-	40,  // 80: troupe.v1.SharedConversation.turns:type_name -> troupe.v1.SharedTurn
-	41,  // 81: troupe.v1.SharedConversation.members:type_name -> troupe.v1.SharedMember
-	39,  // 82: troupe.v1.SharedConversation.queue:type_name -> troupe.v1.WaitingTurn
-	202, // 83: troupe.v1.SharedTurn.turn:type_name -> troupe.v1.TurnSubmitted
-	203, // 84: troupe.v1.SharedTurn.cut:type_name -> troupe.v1.TurnCut
-	198, // 85: troupe.v1.SharedMember.usage:type_name -> troupe.v1.Usage
-	38,  // 86: troupe.v1.Conversations.conversations:type_name -> troupe.v1.SharedConversation
-	204, // 87: troupe.v1.ResolveCall.resolution:type_name -> troupe.v1.CallResolved.Resolution
-	205, // 88: troupe.v1.ResolveApproval.decision:type_name -> troupe.v1.Decision.Value
-	52,  // 89: troupe.v1.Remembered.rule:type_name -> troupe.v1.RuleView
-	206, // 90: troupe.v1.Remembered.failure:type_name -> troupe.v1.Failure
-	52,  // 91: troupe.v1.Rules.rules:type_name -> troupe.v1.RuleView
-	193, // 92: troupe.v1.SetTimer.parts:type_name -> troupe.v1.Part
-	207, // 93: troupe.v1.SetTimer.misfire:type_name -> troupe.v1.TimerSet.Misfire
-	62,  // 94: troupe.v1.Timers.timers:type_name -> troupe.v1.TimerView
-	208, // 95: troupe.v1.Published.events:type_name -> troupe.v1.Event
-	183, // 96: troupe.v1.History.turns:type_name -> troupe.v1.Turn
-	200, // 97: troupe.v1.NarrowChild.bounds:type_name -> troupe.v1.Bounds
-	209, // 98: troupe.v1.SessionView.workspaces:type_name -> troupe.v1.WorkspaceGrant
-	78,  // 99: troupe.v1.SessionView.workers:type_name -> troupe.v1.WorkerView
-	198, // 100: troupe.v1.SessionView.usage:type_name -> troupe.v1.Usage
-	14,  // 101: troupe.v1.SessionView.first:type_name -> troupe.v1.InputReply
-	184, // 102: troupe.v1.SessionView.persist:type_name -> troupe.v1.Persist.Policy
-	210, // 103: troupe.v1.SessionView.budget:type_name -> troupe.v1.BudgetView
-	38,  // 104: troupe.v1.SessionView.conversations:type_name -> troupe.v1.SharedConversation
-	211, // 105: troupe.v1.SessionView.step_budgets:type_name -> troupe.v1.StepBudgetView
-	198, // 106: troupe.v1.WorkerView.usage:type_name -> troupe.v1.Usage
-	187, // 107: troupe.v1.WorkerView.spent:type_name -> troupe.v1.Amounts
-	187, // 108: troupe.v1.WorkerView.reserved:type_name -> troupe.v1.Amounts
-	212, // 109: troupe.v1.WorkerView.waiting:type_name -> troupe.v1.Waiting
-	81,  // 110: troupe.v1.ApprovalView.shown:type_name -> troupe.v1.Viewer
-	208, // 111: troupe.v1.Announce.event:type_name -> troupe.v1.Event
-	80,  // 112: troupe.v1.Approvals.approvals:type_name -> troupe.v1.ApprovalView
-	88,  // 113: troupe.v1.Audit.entries:type_name -> troupe.v1.AuditView
-	213, // 114: troupe.v1.Configure.grant:type_name -> troupe.v1.Grant
-	184, // 115: troupe.v1.Configure.persist:type_name -> troupe.v1.Persist.Policy
-	209, // 116: troupe.v1.OpenWorkspace.grant:type_name -> troupe.v1.WorkspaceGrant
-	214, // 117: troupe.v1.WorkspaceReady.overlaps:type_name -> troupe.v1.WorkspaceRef
-	0,   // 118: troupe.v1.ReleasePermit.outcome:type_name -> troupe.v1.ReleasePermit.Outcome
-	187, // 119: troupe.v1.AskBudget.spent:type_name -> troupe.v1.Amounts
-	187, // 120: troupe.v1.AskBudget.want:type_name -> troupe.v1.Amounts
-	187, // 121: troupe.v1.AskBudget.least:type_name -> troupe.v1.Amounts
-	187, // 122: troupe.v1.BudgetGranted.amounts:type_name -> troupe.v1.Amounts
-	187, // 123: troupe.v1.ReportBudget.spent:type_name -> troupe.v1.Amounts
-	209, // 124: troupe.v1.Execute.workspace:type_name -> troupe.v1.WorkspaceGrant
-	215, // 125: troupe.v1.Execute.lease:type_name -> troupe.v1.LeaseToken
-	181, // 126: troupe.v1.Execute.env:type_name -> troupe.v1.EnvVar
-	216, // 127: troupe.v1.Execute.known_files:type_name -> troupe.v1.FileHash
-	216, // 128: troupe.v1.Execute.precondition_hashes:type_name -> troupe.v1.FileHash
-	209, // 129: troupe.v1.Execute.home:type_name -> troupe.v1.WorkspaceGrant
-	216, // 130: troupe.v1.Execute.approved_files:type_name -> troupe.v1.FileHash
-	215, // 131: troupe.v1.Execute.shares:type_name -> troupe.v1.LeaseToken
-	27,  // 132: troupe.v1.Execute.child:type_name -> troupe.v1.SpawnChild
-	217, // 133: troupe.v1.ToolReply.status:type_name -> troupe.v1.ToolFinished.Status
-	216, // 134: troupe.v1.ToolReply.files:type_name -> troupe.v1.FileHash
-	128, // 135: troupe.v1.LedgerEntry.done:type_name -> troupe.v1.ToolReply
-	218, // 136: troupe.v1.Projects.projects:type_name -> troupe.v1.Project
-	219, // 137: troupe.v1.SetVariables.set:type_name -> troupe.v1.Variable
-	140, // 138: troupe.v1.FieldsView.fields:type_name -> troupe.v1.FieldView
-	220, // 139: troupe.v1.FieldUpdated.set:type_name -> troupe.v1.FieldSet
-	221, // 140: troupe.v1.FieldChanged.noted:type_name -> troupe.v1.FieldNoted
-	148, // 141: troupe.v1.Changes.files:type_name -> troupe.v1.FileChange
-	1,   // 142: troupe.v1.UseFile.action:type_name -> troupe.v1.UseFile.Action
-	151, // 143: troupe.v1.Files.entries:type_name -> troupe.v1.FileEntry
-	77,  // 144: troupe.v1.Sessions.sessions:type_name -> troupe.v1.SessionView
-	78,  // 145: troupe.v1.Workers.workers:type_name -> troupe.v1.WorkerView
-	158, // 146: troupe.v1.Workspaces.workspaces:type_name -> troupe.v1.SessionWorkspace
-	209, // 147: troupe.v1.SessionWorkspace.workspace:type_name -> troupe.v1.WorkspaceGrant
-	79,  // 148: troupe.v1.Calls.calls:type_name -> troupe.v1.CallView
-	161, // 149: troupe.v1.Calls.unread:type_name -> troupe.v1.Unread
-	77,  // 150: troupe.v1.Shown.session:type_name -> troupe.v1.SessionView
-	164, // 151: troupe.v1.Shown.turns:type_name -> troupe.v1.TurnView
-	198, // 152: troupe.v1.TurnView.usage:type_name -> troupe.v1.Usage
-	18,  // 153: troupe.v1.TurnView.tool_calls:type_name -> troupe.v1.ToolCallView
-	165, // 154: troupe.v1.TurnView.generations:type_name -> troupe.v1.GenerationView
-	222, // 155: troupe.v1.GenerationView.timing:type_name -> troupe.v1.Timing
-	198, // 156: troupe.v1.GenerationView.usage:type_name -> troupe.v1.Usage
-	168, // 157: troupe.v1.Verified.findings:type_name -> troupe.v1.Finding
-	168, // 158: troupe.v1.Damage.findings:type_name -> troupe.v1.Finding
-	77,  // 159: troupe.v1.Forked.session:type_name -> troupe.v1.SessionView
-	77,  // 160: troupe.v1.Imported.session:type_name -> troupe.v1.SessionView
-	175, // 161: troupe.v1.Imported.modes:type_name -> troupe.v1.ModeSettled
-	180, // 162: troupe.v1.ConnectOwner.jobs:type_name -> troupe.v1.OwnedJob
-	163, // [163:163] is the sub-list for method output_type
-	163, // [163:163] is the sub-list for method input_type
-	163, // [163:163] is the sub-list for extension type_name
-	163, // [163:163] is the sub-list for extension extendee
-	0,   // [0:163] is the sub-list for field type_name
+	49,  // 51: troupe.v1.ToSession.end_job:type_name -> troupe.v1.EndJob
+	191, // 52: troupe.v1.ToSession.show_run:type_name -> troupe.v1.ShowRun
+	192, // 53: troupe.v1.ToSession.resume_run:type_name -> troupe.v1.ResumeRun
+	193, // 54: troupe.v1.ToSession.cancel_run:type_name -> troupe.v1.CancelRun
+	194, // 55: troupe.v1.ToSession.await_run:type_name -> troupe.v1.AwaitRun
+	85,  // 56: troupe.v1.ToSession.announce:type_name -> troupe.v1.Announce
+	31,  // 57: troupe.v1.ToSession.share_conversation:type_name -> troupe.v1.ShareConversation
+	36,  // 58: troupe.v1.ToSession.submit_turn:type_name -> troupe.v1.SubmitTurn
+	37,  // 59: troupe.v1.ToSession.read_conversation:type_name -> troupe.v1.ReadConversation
+	32,  // 60: troupe.v1.ToSession.take_turn:type_name -> troupe.v1.TakeTurn
+	34,  // 61: troupe.v1.ToSession.await_shared_turn:type_name -> troupe.v1.AwaitSharedTurn
+	35,  // 62: troupe.v1.ToSession.withdraw_turn:type_name -> troupe.v1.WithdrawTurn
+	11,  // 63: troupe.v1.ActorView.children:type_name -> troupe.v1.ActorView
+	11,  // 64: troupe.v1.Tree.root:type_name -> troupe.v1.ActorView
+	195, // 65: troupe.v1.SubmitInput.parts:type_name -> troupe.v1.Part
+	196, // 66: troupe.v1.SubmitInput.mode:type_name -> troupe.v1.InputAccepted.Mode
+	197, // 67: troupe.v1.SubmitInput.origin:type_name -> troupe.v1.InputAccepted.Origin
+	198, // 68: troupe.v1.SubmitInput.people:type_name -> troupe.v1.InputAccepted.People
+	13,  // 69: troupe.v1.RunInput.input:type_name -> troupe.v1.SubmitInput
+	199, // 70: troupe.v1.TurnResult.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
+	200, // 71: troupe.v1.TurnResult.usage:type_name -> troupe.v1.Usage
+	18,  // 72: troupe.v1.TurnResult.tool_calls:type_name -> troupe.v1.ToolCallView
+	22,  // 73: troupe.v1.Inputs.inputs:type_name -> troupe.v1.InputView
+	184, // 74: troupe.v1.SpawnWorker.origin:type_name -> troupe.v1.Lineage
+	185, // 75: troupe.v1.SpawnWorker.copied:type_name -> troupe.v1.Turn
+	195, // 76: troupe.v1.SpawnChild.task:type_name -> troupe.v1.Part
+	201, // 77: troupe.v1.SpawnChild.places:type_name -> troupe.v1.Place
+	202, // 78: troupe.v1.SpawnChild.bounds:type_name -> troupe.v1.Bounds
+	198, // 79: troupe.v1.SpawnChild.people:type_name -> troupe.v1.InputAccepted.People
+	203, // 80: troupe.v1.DeliverMail.mail:type_name -> troupe.v1.OutboxEnqueued
+	40,  // 81: troupe.v1.SharedConversation.turns:type_name -> troupe.v1.SharedTurn
+	41,  // 82: troupe.v1.SharedConversation.members:type_name -> troupe.v1.SharedMember
+	39,  // 83: troupe.v1.SharedConversation.queue:type_name -> troupe.v1.WaitingTurn
+	204, // 84: troupe.v1.SharedTurn.turn:type_name -> troupe.v1.TurnSubmitted
+	205, // 85: troupe.v1.SharedTurn.cut:type_name -> troupe.v1.TurnCut
+	200, // 86: troupe.v1.SharedMember.usage:type_name -> troupe.v1.Usage
+	38,  // 87: troupe.v1.Conversations.conversations:type_name -> troupe.v1.SharedConversation
+	48,  // 88: troupe.v1.JobCount.jobs:type_name -> troupe.v1.BackgroundJob
+	206, // 89: troupe.v1.ResolveCall.resolution:type_name -> troupe.v1.CallResolved.Resolution
+	207, // 90: troupe.v1.ResolveApproval.decision:type_name -> troupe.v1.Decision.Value
+	54,  // 91: troupe.v1.Remembered.rule:type_name -> troupe.v1.RuleView
+	208, // 92: troupe.v1.Remembered.failure:type_name -> troupe.v1.Failure
+	54,  // 93: troupe.v1.Rules.rules:type_name -> troupe.v1.RuleView
+	195, // 94: troupe.v1.SetTimer.parts:type_name -> troupe.v1.Part
+	209, // 95: troupe.v1.SetTimer.misfire:type_name -> troupe.v1.TimerSet.Misfire
+	64,  // 96: troupe.v1.Timers.timers:type_name -> troupe.v1.TimerView
+	210, // 97: troupe.v1.Published.events:type_name -> troupe.v1.Event
+	185, // 98: troupe.v1.History.turns:type_name -> troupe.v1.Turn
+	202, // 99: troupe.v1.NarrowChild.bounds:type_name -> troupe.v1.Bounds
+	211, // 100: troupe.v1.SessionView.workspaces:type_name -> troupe.v1.WorkspaceGrant
+	80,  // 101: troupe.v1.SessionView.workers:type_name -> troupe.v1.WorkerView
+	200, // 102: troupe.v1.SessionView.usage:type_name -> troupe.v1.Usage
+	14,  // 103: troupe.v1.SessionView.first:type_name -> troupe.v1.InputReply
+	186, // 104: troupe.v1.SessionView.persist:type_name -> troupe.v1.Persist.Policy
+	212, // 105: troupe.v1.SessionView.budget:type_name -> troupe.v1.BudgetView
+	38,  // 106: troupe.v1.SessionView.conversations:type_name -> troupe.v1.SharedConversation
+	213, // 107: troupe.v1.SessionView.step_budgets:type_name -> troupe.v1.StepBudgetView
+	200, // 108: troupe.v1.WorkerView.usage:type_name -> troupe.v1.Usage
+	189, // 109: troupe.v1.WorkerView.spent:type_name -> troupe.v1.Amounts
+	189, // 110: troupe.v1.WorkerView.reserved:type_name -> troupe.v1.Amounts
+	214, // 111: troupe.v1.WorkerView.waiting:type_name -> troupe.v1.Waiting
+	83,  // 112: troupe.v1.ApprovalView.shown:type_name -> troupe.v1.Viewer
+	210, // 113: troupe.v1.Announce.event:type_name -> troupe.v1.Event
+	82,  // 114: troupe.v1.Approvals.approvals:type_name -> troupe.v1.ApprovalView
+	90,  // 115: troupe.v1.Audit.entries:type_name -> troupe.v1.AuditView
+	215, // 116: troupe.v1.Configure.grant:type_name -> troupe.v1.Grant
+	186, // 117: troupe.v1.Configure.persist:type_name -> troupe.v1.Persist.Policy
+	211, // 118: troupe.v1.OpenWorkspace.grant:type_name -> troupe.v1.WorkspaceGrant
+	216, // 119: troupe.v1.WorkspaceReady.overlaps:type_name -> troupe.v1.WorkspaceRef
+	0,   // 120: troupe.v1.ReleasePermit.outcome:type_name -> troupe.v1.ReleasePermit.Outcome
+	189, // 121: troupe.v1.AskBudget.spent:type_name -> troupe.v1.Amounts
+	189, // 122: troupe.v1.AskBudget.want:type_name -> troupe.v1.Amounts
+	189, // 123: troupe.v1.AskBudget.least:type_name -> troupe.v1.Amounts
+	189, // 124: troupe.v1.BudgetGranted.amounts:type_name -> troupe.v1.Amounts
+	189, // 125: troupe.v1.ReportBudget.spent:type_name -> troupe.v1.Amounts
+	211, // 126: troupe.v1.Execute.workspace:type_name -> troupe.v1.WorkspaceGrant
+	217, // 127: troupe.v1.Execute.lease:type_name -> troupe.v1.LeaseToken
+	183, // 128: troupe.v1.Execute.env:type_name -> troupe.v1.EnvVar
+	218, // 129: troupe.v1.Execute.known_files:type_name -> troupe.v1.FileHash
+	218, // 130: troupe.v1.Execute.precondition_hashes:type_name -> troupe.v1.FileHash
+	211, // 131: troupe.v1.Execute.home:type_name -> troupe.v1.WorkspaceGrant
+	218, // 132: troupe.v1.Execute.approved_files:type_name -> troupe.v1.FileHash
+	217, // 133: troupe.v1.Execute.shares:type_name -> troupe.v1.LeaseToken
+	27,  // 134: troupe.v1.Execute.child:type_name -> troupe.v1.SpawnChild
+	219, // 135: troupe.v1.ToolReply.status:type_name -> troupe.v1.ToolFinished.Status
+	218, // 136: troupe.v1.ToolReply.files:type_name -> troupe.v1.FileHash
+	130, // 137: troupe.v1.LedgerEntry.done:type_name -> troupe.v1.ToolReply
+	220, // 138: troupe.v1.Projects.projects:type_name -> troupe.v1.Project
+	221, // 139: troupe.v1.SetVariables.set:type_name -> troupe.v1.Variable
+	142, // 140: troupe.v1.FieldsView.fields:type_name -> troupe.v1.FieldView
+	222, // 141: troupe.v1.FieldUpdated.set:type_name -> troupe.v1.FieldSet
+	223, // 142: troupe.v1.FieldChanged.noted:type_name -> troupe.v1.FieldNoted
+	150, // 143: troupe.v1.Changes.files:type_name -> troupe.v1.FileChange
+	1,   // 144: troupe.v1.UseFile.action:type_name -> troupe.v1.UseFile.Action
+	153, // 145: troupe.v1.Files.entries:type_name -> troupe.v1.FileEntry
+	79,  // 146: troupe.v1.Sessions.sessions:type_name -> troupe.v1.SessionView
+	80,  // 147: troupe.v1.Workers.workers:type_name -> troupe.v1.WorkerView
+	160, // 148: troupe.v1.Workspaces.workspaces:type_name -> troupe.v1.SessionWorkspace
+	211, // 149: troupe.v1.SessionWorkspace.workspace:type_name -> troupe.v1.WorkspaceGrant
+	81,  // 150: troupe.v1.Calls.calls:type_name -> troupe.v1.CallView
+	163, // 151: troupe.v1.Calls.unread:type_name -> troupe.v1.Unread
+	79,  // 152: troupe.v1.Shown.session:type_name -> troupe.v1.SessionView
+	166, // 153: troupe.v1.Shown.turns:type_name -> troupe.v1.TurnView
+	200, // 154: troupe.v1.TurnView.usage:type_name -> troupe.v1.Usage
+	18,  // 155: troupe.v1.TurnView.tool_calls:type_name -> troupe.v1.ToolCallView
+	167, // 156: troupe.v1.TurnView.generations:type_name -> troupe.v1.GenerationView
+	224, // 157: troupe.v1.GenerationView.timing:type_name -> troupe.v1.Timing
+	200, // 158: troupe.v1.GenerationView.usage:type_name -> troupe.v1.Usage
+	170, // 159: troupe.v1.Verified.findings:type_name -> troupe.v1.Finding
+	170, // 160: troupe.v1.Damage.findings:type_name -> troupe.v1.Finding
+	79,  // 161: troupe.v1.Forked.session:type_name -> troupe.v1.SessionView
+	79,  // 162: troupe.v1.Imported.session:type_name -> troupe.v1.SessionView
+	177, // 163: troupe.v1.Imported.modes:type_name -> troupe.v1.ModeSettled
+	182, // 164: troupe.v1.ConnectOwner.jobs:type_name -> troupe.v1.OwnedJob
+	165, // [165:165] is the sub-list for method output_type
+	165, // [165:165] is the sub-list for method input_type
+	165, // [165:165] is the sub-list for extension type_name
+	165, // [165:165] is the sub-list for extension extendee
+	0,   // [0:165] is the sub-list for field type_name
 }
 
 func init() { file_command_proto_init() }
@@ -15139,6 +15317,7 @@ func file_command_proto_init() {
 		(*ToSession_DiffCopy)(nil),
 		(*ToSession_ApplyCopy)(nil),
 		(*ToSession_AddBudget)(nil),
+		(*ToSession_EndJob)(nil),
 		(*ToSession_ShowRun)(nil),
 		(*ToSession_ResumeRun)(nil),
 		(*ToSession_CancelRun)(nil),
@@ -15157,7 +15336,7 @@ func file_command_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_command_proto_rawDesc), len(file_command_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   179,
+			NumMessages:   181,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -15,6 +15,7 @@ import (
 type cancelFlags struct {
 	keep   bool
 	jobs   bool
+	job    string // the only one to end, and nothing else; "": none
 	reason string
 }
 
@@ -34,14 +35,37 @@ func newCancel(a *app) *cobra.Command {
 The turns of all its workers end, and the inputs that wait for theirs are taken back. When the command is done, nothing
 of it runs and nothing more starts. What was said and done so far stays in the conversations, and an answer
 that was cut off is marked as such; messages between agents that have not arrived are dropped; the session takes new inputs as before. Commands that an agent left running
-(exec with background) go on, unless --jobs says so.`,
+(exec with background) go on, unless --jobs says so. With --job one of them is ended, and nothing else: troupe ls jobs SESSION lists them.`,
 		Args: exactly("SESSION"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if f.job != "" {
+				return a.endJob(cmd, args[0], f)
+			}
 			return a.onSession(cmd.Context(), args[0], func(ctx context.Context, n node) error { return a.cancel(ctx, n, args[0], "", f) })
 		},
 	}, "text", "json", "yaml")
 	f.add(cmd)
+	cmd.Flags().StringVar(&f.job, "job", "", "end the command `JOB` that an agent left running, and nothing else")
 	return cmd
+}
+
+// endJob ends one command that an agent left running.
+func (a *app) endJob(cmd *cobra.Command, session string, f *cancelFlags) error {
+	if f.jobs || f.keep {
+		e := usage("troupe cancel: --job ends one command, and nothing else")
+		e.hint = "leave out --jobs and --keep-inputs, or --job"
+		return e
+	}
+	return a.onSession(cmd.Context(), session, func(ctx context.Context, n node) error {
+		m := &messages.EndJob{JobId: f.job, By: "user", Reason: f.reason}
+		if _, err := ask[*messages.Ack](ctx, n, inSession(session, &messages.ToSession{Command: &messages.ToSession_EndJob{EndJob: m}})); err != nil {
+			return err
+		}
+		return a.emit(messages.CancelledJSON{Ended: 1}, func(w io.Writer) error {
+			_, err := io.WriteString(w, "1 command ended\n")
+			return err
+		})
+	})
 }
 
 // cancel cancels one worker, or all of a session, and says what there was to cancel.

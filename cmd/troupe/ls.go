@@ -13,8 +13,8 @@ import (
 )
 
 func newList(a *app) *cobra.Command {
-	cmd := &cobra.Command{Use: "ls", Short: "List sessions, workers, workspaces, files, tool calls or approvals"}
-	cmd.AddCommand(newListSessions(a), newListWorkers(a), newListWorkspaces(a, "workspaces", "List the workspaces of sessions"), newListFiles(a), newListCalls(a), newListApprovals(a), newListRuns(a))
+	cmd := &cobra.Command{Use: "ls", Short: "List sessions, workers, workspaces, files, tool calls, jobs or approvals"}
+	cmd.AddCommand(newListSessions(a), newListWorkers(a), newListWorkspaces(a, "workspaces", "List the workspaces of sessions"), newListFiles(a), newListCalls(a), newListJobs(a), newListApprovals(a), newListRuns(a))
 	return cmd
 }
 

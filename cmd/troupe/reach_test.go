@@ -24,6 +24,8 @@ func atServers() []asked {
 		{"ls workers -s SES", exitDone, "WRK"},
 		{"ls workspaces -s SES", exitDone, "troupe:/sessions/SES"},
 		{"ls calls -s SES", exitDone, "there are no tool calls"},
+		{"ls jobs SES", exitDone, "no command runs"},
+		{"cancel SES --job job_none", exitMissing, "ls jobs SES"},
 		{"ls approvals -s SES", exitDone, "nothing waits"},
 		{"ls runs", exitDone, "there are no runs yet"},
 		{"run again -s SES", exitDone, "You said: again"},

@@ -1,0 +1,55 @@
+package troupe_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/troupe-dev/troupe"
+	"github.com/troupe-dev/troupe/messages"
+)
+
+// TestOneJobIsEndedAndTheOthersGoOn: whose it is ever, and its agent reads who ended it.
+func TestOneJobIsEndedAndTheOthersGoOn(t *testing.T) {
+	rt, ctx := runtimeOf(t, troupe.Options{Model: asks(), Sandbox: unconfined(t), DataDir: t.TempDir()})
+	s, err := rt.Session(ctx, troupe.SessionOptions{Dir: folder(t, nil), Trust: troupe.Full})
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := rt.Session(ctx, troupe.SessionOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		prompted(ctx, t, s, `exec {"command":"sleep 1000","background":true}`)
+	}
+	jobs := func() []*messages.BackgroundJob {
+		return ask[*messages.JobCount](t, rt, &messages.ToSession{SessionId: s.ID(), Command: &messages.ToSession_CountJobs{CountJobs: &messages.CountJobs{}}}).GetJobs()
+	}
+	end := func(session, job string) error {
+		_, err := rt.Ask(ctx, &messages.ToSession{SessionId: session, Command: &messages.ToSession_EndJob{EndJob: &messages.EndJob{JobId: job, By: "ann", Reason: "enough"}}})
+		return err
+	}
+	all := jobs()
+	if len(all) != 2 {
+		t.Fatalf("%v", all)
+	}
+	first := all[0].GetJobId()
+	if err := end(other.ID(), first); failureCode(err) != messages.CodeNotFound {
+		t.Errorf("by another session: %v", err)
+	}
+	if err := end(s.ID(), first); err != nil {
+		t.Fatal(err)
+	}
+	if left := jobs(); len(left) != 1 || left[0].GetJobId() != all[1].GetJobId() {
+		t.Errorf("left are %v", left)
+	}
+	for _, none := range []string{first, "", "job_none"} {
+		if err := end(s.ID(), none); failureCode(err) != messages.CodeNotFound {
+			t.Errorf("%q: %v", none, err)
+		}
+	}
+	if said := prompted(ctx, t, s, fmt.Sprintf(`job_output {"job_id":%q}`, first)); !strings.Contains(said, "[killed: ended by ann: enough;") {
+		t.Errorf("its agent reads %q", said)
+	}
+}
