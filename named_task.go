@@ -3,6 +3,7 @@ package troupe
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"github.com/troupe-dev/troupe/messages"
@@ -22,6 +23,10 @@ const maxOutput = 1 << 20
 func NewTask[In, Out any](spec tools.Spec, fn func(tc *tools.Context, in In) (Out, error)) (*NamedTask[In, Out], error) {
 	if fn == nil {
 		return nil, fmt.Errorf("make task %s: its function is nil", spec.Name)
+	}
+	var unsupported *json.UnsupportedTypeError
+	if _, err := json.Marshal(new(Out)); errors.As(err, &unsupported) {
+		return nil, fmt.Errorf("make task %s: what it comes to cannot be written down: %w", spec.Name, err)
 	}
 	t, err := tools.Func(spec, func(tc *tools.Context, in In) (*tools.Result, error) {
 		out, err := fn(tc, in)
@@ -52,6 +57,9 @@ func (t *NamedTask[In, Out]) Tool() Tool { return t.tool }
 func (t *NamedTask[In, Out]) Run(ctx context.Context, w *Worker, id string, in In) (Out, error) {
 	var out Out
 	name := t.tool.Spec().Name
+	if w == nil || w.rt == nil {
+		return out, fmt.Errorf("run task %s: there is no worker", name)
+	}
 	if id == "" {
 		id = messages.NewID("call_")
 	}

@@ -163,3 +163,18 @@ func TestATaskThatIsCancelledEndsAndOneThatIsCutOffIsUnknownOrRunAgain(t *testin
 		})
 	}
 }
+
+func TestATaskWhoseOutputCannotBeWrittenDownIsRefusedWhenItIsMade(t *testing.T) {
+	spec := tools.Spec{Name: "place_order", Description: "Places an order.", Effect: messages.Effect_PURE, NoWorkspace: true}
+	_, err := troupe.NewTask(spec, func(*tools.Context, order) (func(), error) { return nil, nil })
+	if err == nil || !strings.Contains(err.Error(), "what it comes to cannot be written down") {
+		t.Errorf("a function: %v", err)
+	}
+	task, err := troupe.NewTask(spec, func(*tools.Context, order) (map[string]*receipt, error) { return nil, nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := task.Run(t.Context(), nil, "", order{}); err == nil || !strings.Contains(err.Error(), "there is no worker") {
+		t.Errorf("without a worker: %v", err)
+	}
+}

@@ -23,21 +23,19 @@ func ToolUntil(p *Pipeline, id, tool string, c Call) *Step[string] {
 func ToolEach[I any](p *Pipeline, id, tool string, list Ref[[]I], each func(item Ref[I]) Call) *Step[[]string] {
 	var uses expression
 	d := &stepDoc{ID: id, Tool: tool, ForEach: uses.use(list)}
-	return called[[]string](p, d, each(Ref[I]{src: "item"}), uses)
+	return called[[]string](p, d, itemOf(p, id, each), uses)
 }
 
 // RunUntil runs another pipeline again and again until Call.Until holds of its outputs.
 func RunUntil(p *Pipeline, id string, other *Pipeline, c Call) *Step[map[string]any] {
-	p.nested = append(p.nested, other)
-	return called[map[string]any](p, &stepDoc{ID: id, Nested: other.path()}, c, expression{})
+	return called[map[string]any](p, &stepDoc{ID: id, Nested: p.runs(id, other)}, c, expression{})
 }
 
 // RunEach runs another pipeline once for each item of a list.
 func RunEach[I any](p *Pipeline, id string, other *Pipeline, list Ref[[]I], each func(item Ref[I]) Call) *Step[[]map[string]any] {
 	var uses expression
-	p.nested = append(p.nested, other)
-	d := &stepDoc{ID: id, Nested: other.path(), ForEach: uses.use(list)}
-	return called[[]map[string]any](p, d, each(Ref[I]{src: "item"}), uses)
+	d := &stepDoc{ID: id, Nested: p.runs(id, other), ForEach: uses.use(list)}
+	return called[[]map[string]any](p, d, itemOf(p, id, each), uses)
 }
 
 func called[Out any](p *Pipeline, d *stepDoc, c Call, uses expression) *Step[Out] {

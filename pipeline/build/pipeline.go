@@ -81,7 +81,9 @@ func (b *Budget) doc() *budgetDoc {
 
 // Workspace says which folder a run works in, and with which trust: "full", "restricted" or, as the run is told, "".
 func (p *Pipeline) Workspace(root Template, trust string) {
-	p.problem("workspace", root.err)
+	uses := expression{of: p}
+	uses.template(root)
+	p.problem("workspace", uses.err)
 	if len(root.steps) > 0 {
 		p.problem("workspace", errors.New("no step has run when it is settled"))
 	}
@@ -142,7 +144,7 @@ func param[T any](p *Pipeline, name string, d paramDoc) Ref[T] {
 		p.problem("param "+name, fmt.Errorf("no parameter has type %s", reflect.TypeFor[T]()))
 	}
 	add(p, &p.doc.Inputs, "param", name, d)
-	return Ref[T]{src: "inputs." + name}
+	return Ref[T]{src: "inputs." + name, of: p}
 }
 
 func typeName(t reflect.Type) string {
@@ -167,7 +169,7 @@ func typeName(t reflect.Type) string {
 // Env is a variable of the environment that the run is given.
 func Env(p *Pipeline, name string) Ref[string] {
 	p.doc.Env = append(p.doc.Env, name)
-	return Ref[string]{src: "env." + name}
+	return Ref[string]{src: "env." + name, of: p}
 }
 
 // Result is an output of a pipeline.
@@ -175,7 +177,9 @@ type Result[T any] struct{ name string }
 
 // Return makes a value an output of the runs.
 func Return[T any](p *Pipeline, name string, value Ref[T]) Result[T] {
-	p.problem("output "+name, value.err)
+	uses := expression{of: p}
+	uses.use(value)
+	p.problem("output "+name, uses.err)
 	add(p, &p.doc.Outputs, "output", name, value.text())
 	return Result[T]{name}
 }

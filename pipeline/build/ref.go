@@ -19,23 +19,36 @@ type Value interface{ expression() expression }
 type expression struct {
 	src   string
 	steps []string
-	maybe bool // there may be none: of a failed step that the run goes on without
+	maybe bool         // there may be none: of a failed step that the run goes on without
+	of    *Pipeline    // whose value it is; nil: any's
+	typ   reflect.Type // where it is known
 	err   error
 }
 
 // Ref is a value of type T that a run will have. The zero value is none.
 type Ref[T any] expression
 
-func (r Ref[T]) expression() expression { return expression(r) }
+func (r Ref[T]) expression() expression {
+	e := expression(r)
+	e.typ = reflect.TypeFor[T]()
+	return e
+}
 
 func (r Ref[T]) text() string { return "${{ " + r.src + " }}" }
 
 // set says whether it is a value at all.
 func (r Ref[T]) set() bool { return r.src != "" || r.err != nil }
 
-// Field is a field of an object, by its name in JSON. That there is one is checked by Plan, where a schema tells.
+// Field is a field of an object, by its name in JSON. That there is one, and that it is a T, is checked by Plan, where a schema or the type of the
+// object tells.
 func Field[T any](of Value, name string) Ref[T] {
-	e := of.expression()
+	var e expression
+	if e.src = e.use(of); of == nil {
+		return Ref[T](e)
+	}
+	object := of.expression()
+	e.maybe = object.maybe
+	e.err = errors.Join(e.err, fits(object.typ, name, reflect.TypeFor[T]()))
 	if regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`).MatchString(name) {
 		e.src += e.dot() + name
 	} else if e.maybe {
@@ -56,18 +69,18 @@ func (e *expression) dot() string {
 // Or is a value, or another one where there is none: of a step that may be skipped, or of a failed one that the run goes on without.
 func Or[T any](r Ref[T], otherwise T) Ref[T] {
 	lit, err := literal(otherwise)
-	return Ref[T]{src: "(" + r.src + " ?? " + lit + ")", steps: r.steps, err: errors.Join(r.err, err)}
+	return Ref[T]{src: "(" + r.src + " ?? " + lit + ")", steps: r.steps, of: r.of, err: errors.Join(r.err, err)}
 }
 
 // Is says whether a value is v.
 func Is[T comparable](r Ref[T], v T) Ref[bool] {
 	lit, err := literal(v)
-	return Ref[bool]{src: "(" + r.src + " == " + lit + ")", steps: r.steps, err: errors.Join(r.err, err)}
+	return Ref[bool]{src: "(" + r.src + " == " + lit + ")", steps: r.steps, of: r.of, err: errors.Join(r.err, err)}
 }
 
 // Not is the opposite.
 func Not(r Ref[bool]) Ref[bool] {
-	return Ref[bool]{src: "!(" + r.src + ")", steps: r.steps, err: r.err}
+	return Ref[bool]{src: "!(" + r.src + ")", steps: r.steps, of: r.of, err: r.err}
 }
 
 // Const is a value that is known now.
@@ -110,13 +123,26 @@ func (e *expression) use(v Value) string {
 		}
 	}
 	e.err = errors.Join(e.err, x.err)
+	e.belong(x.of)
 	return x.src
+}
+
+// belong notes whose value it uses: all are of one pipeline.
+func (e *expression) belong(p *Pipeline) {
+	switch {
+	case p == nil || e.of == p:
+	case e.of == nil:
+		e.of = p
+	default:
+		e.err = errors.Join(e.err, fmt.Errorf("values of two pipelines, %s and %s, are used together: one that runs the other gives it inputs", e.of.doc.Name, p.doc.Name))
+	}
 }
 
 // Template is a text with values in it.
 type Template struct {
 	raw   string
 	steps []string
+	of    *Pipeline
 	err   error
 }
 
@@ -141,7 +167,7 @@ func Text(parts ...any) Template {
 		}
 	}
 	flush()
-	return Template{b.String(), e.steps, e.err}
+	return Template{b.String(), e.steps, e.of, e.err}
 }
 
 // literal writes a value as the language of expressions has it.

@@ -13,6 +13,7 @@ import (
 
 // Step is a step whose output is a T.
 type Step[T any] struct {
+	p      *Pipeline
 	id     string
 	maybe  bool // it may be skipped
 	failed bool // it may have failed, and have no output
@@ -21,14 +22,19 @@ type Step[T any] struct {
 // Stepper is a step of any type.
 type Stepper interface{ stepID() string }
 
-func (s *Step[T]) stepID() string { return s.id }
+func (s *Step[T]) stepID() string {
+	if s == nil {
+		return ""
+	}
+	return s.id
+}
 
 func (s *Step[T]) at(what string) expression {
 	dot := "."
 	if s.maybe {
 		dot = "?."
 	}
-	return expression{src: "steps." + s.id + dot + what, steps: []string{s.id}}
+	return expression{src: "steps." + s.id + dot + what, steps: []string{s.id}, of: s.p}
 }
 
 // Output is what the step gives.
@@ -174,7 +180,7 @@ func Round() Ref[int] { return Ref[int]{src: "round"} }
 
 // ForEach asks an agent once for each item of a list.
 func ForEach[I, T any](p *Pipeline, id string, list Ref[[]I], each func(item Ref[I]) Ask) *Step[[]T] {
-	a := each(Ref[I]{src: "item"})
+	a := itemOf(p, id, each)
 	var uses expression
 	d := &stepDoc{ID: id, Agent: a.Agent, ForEach: uses.use(list), Concurrency: a.Concurrency, Quorum: a.Quorum}
 	if d.Agent == "" {
@@ -186,6 +192,15 @@ func ForEach[I, T any](p *Pipeline, id string, list Ref[[]I], each func(item Ref
 	d.Needs = uses.steps
 	p.problem("step "+id, uses.err)
 	return ask[T, []T](p, d, a)
+}
+
+// itemOf is what is done for an item.
+func itemOf[I, A any](p *Pipeline, id string, each func(item Ref[I]) A) (a A) {
+	if each == nil {
+		p.problem("step "+id, errors.New("the function that says what is done for each item is nil"))
+		return a
+	}
+	return each(Ref[I]{src: "item"})
 }
 
 func ask[T, Out any](p *Pipeline, d *stepDoc, a Ask) *Step[Out] {
@@ -242,11 +257,21 @@ func Human(p *Pipeline, id string, q Question, r Rules) *Step[string] {
 func Run(p *Pipeline, id string, other *Pipeline, with map[string]any, r Rules) *Step[map[string]any] {
 	var uses expression
 	args, _ := uses.tree(with).(map[string]any)
+	return finish[map[string]any](p, &stepDoc{ID: id, Nested: p.runs(id, other), With: args}, r, uses)
+}
+
+// runs notes a pipeline that this one runs, and gives the path that it is found by.
+func (p *Pipeline) runs(id string, other *Pipeline) string {
+	if other == nil {
+		p.problem("step "+id, errors.New("the pipeline that it runs is nil"))
+		return ""
+	}
 	p.nested = append(p.nested, other)
-	return finish[map[string]any](p, &stepDoc{ID: id, Nested: other.path(), With: args}, r, uses)
+	return other.path()
 }
 
 func finish[T any](p *Pipeline, d *stepDoc, r Rules, uses expression) *Step[T] {
+	uses.belong(p)
 	if r.When.set() {
 		d.When = uses.use(r.When)
 	}
@@ -259,13 +284,17 @@ func finish[T any](p *Pipeline, d *stepDoc, r Rules, uses expression) *Step[T] {
 	}
 	d.Needs = uses.steps
 	for _, s := range r.After {
+		if s == nil || s.stepID() == "" {
+			uses.err = errors.Join(uses.err, errors.New("a step that it comes after is nil"))
+			continue
+		}
 		if !slices.Contains(d.Needs, s.stepID()) {
 			d.Needs = append(d.Needs, s.stepID())
 		}
 	}
 	p.problem("step "+d.ID, uses.err)
 	p.doc.Steps = append(p.doc.Steps, d)
-	return &Step[T]{id: d.ID, maybe: p.skippable(d), failed: r.Continue}
+	return &Step[T]{p: p, id: d.ID, maybe: p.skippable(d), failed: r.Continue}
 }
 
 // skippable says whether a step may be skipped: by itself, or with all that it needs.
@@ -289,5 +318,6 @@ func (e *expression) template(t Template) string {
 		}
 	}
 	e.err = errors.Join(e.err, t.err)
+	e.belong(t.of)
 	return t.raw
 }
