@@ -124,7 +124,7 @@ func (m *modelCall) publish(typ, text string) {
 		return
 	}
 	m.sys.Root.Send(m.session, &messages.Published{Events: []*messages.Event{{
-		Type: typ, AtUnixMs: time.Now().UnixMilli(), Session: m.request.Session, Worker: m.worker,
+		Type: typ, AtUnixMs: m.svc.Now().UnixMilli(), Session: m.request.Session, Worker: m.worker,
 		Turn: m.turn, GenId: m.gen, Text: text,
 	}}})
 }

@@ -223,6 +223,9 @@ func TestACallIsOutOfTimeByTheClockInTheTestsHands(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if at := time.UnixMilli(e.GetAtUnixMs()); at.After(clock.Now()) {
+			t.Errorf("%s is of %v, and it is %v", e.GetType(), at, clock.Now())
+		}
 		switch e.GetType() {
 		case messages.EventToolPlanned:
 			go passes(t.Context(), clock)
