@@ -36,7 +36,6 @@ type Session struct {
 	order    []string           // of workers, the first is the one that prompts go to
 	watchers []*actor.PID
 	stash    act.Stash
-	building bool // a worker is being written down
 	builds   act.Stash
 	till     till
 	rest     rest
@@ -45,6 +44,7 @@ type Session struct {
 	makings  map[*making]struct{}
 	run      *runner // nil: it was not made for a pipeline run
 	shared   map[string]*sharing
+	building bool // a worker is being written down
 	creating bool // it is being made, and not known yet
 	ending   bool // stopping: nobody is started any more, though messages still come
 	doomed   bool // it is being deleted for good, and that is written down: nothing else is taken any more
@@ -52,31 +52,33 @@ type Session struct {
 
 // member is a worker as its Session sees it.
 type member struct {
-	id          string
-	spawned     *messages.WorkerSpawned
-	dormant     bool       // a child that nobody has wanted anything of since the session came into memory
-	pid         *actor.PID // nil while it is down
-	ending      bool       // it is down, and its name not free yet
-	retiring    bool       // it leaves memory, and is dormant when its name is free
-	needed      bool       // its run works with it
-	retreating  bool       // it is waited for to rest, so that it can leave
-	children    []string   // that it has delegated to
-	used        uint64     // commands that were passed to it
-	failures    int        // since it last ran well
-	restarts    int32
+	id       string
+	spawned  *messages.WorkerSpawned
+	pid      *actor.PID // nil while it is down
+	children []string   // that it has delegated to
+	used     uint64     // commands that were passed to it
+
+	dormant    bool  // a child that nobody has wanted anything of since the session came into memory
+	ending     bool  // it is down, and its name not free yet
+	retiring   bool  // it leaves memory, and is dormant when its name is free
+	needed     bool  // its run works with it
+	retreating bool  // it is waited for to rest, so that it can leave
+	damaged    bool  // it is quarantined so that releasing it changes nothing
+	tried      bool  // it was released, and has not worked since
+	known      bool  // it has said what it is left, if anything, since the session came into memory
+	held       bool  // a child that starts when its parent is known
+	restarts   int32 // of it, since the session came into memory
+	openings   int32 // tries to open it in a row that ended in a panic
+
+	failures    int    // since it last ran well
 	quarantined string // why it is not started again
 	lastError   string
-	damaged     bool   // so that releasing it changes nothing
-	openings    int32  // tries to open it in a row that ended in a panic
-	tried       bool   // it was released, and has not worked since
 	release     string // who lets it go on, when it is started: it was quarantined
 	told        string // release, as the running one was told
 	since       time.Time
 	queue       act.Stash
 	timer       act.Timer
 	equipped    *equipment // with which tools it was left last; nil: as it was when it began
-	known       bool       // it has said what it is left, if anything, since the session came into memory
-	held        bool       // a child that starts when its parent is known
 	born        *opened    // what it starts with, when it was just made; else nil
 }
 
@@ -145,7 +147,7 @@ func (s *Session) unborn(c actor.Context) {
 		s.create(c, m)
 	case *messages.OpenSession:
 		s.id = m.GetSessionId()
-		s.log = s.svc.Log.With("session", s.id)
+		s.log = s.svc.logOf(s.id, "")
 		s.open(c)
 	default:
 		act.Unexpected(c, s.log)

@@ -129,7 +129,7 @@ func (o *sessionOpened) release() {
 // listed session always has its input.
 func (s *Session) create(c actor.Context, m *messages.CreateSession) {
 	s.id = m.GetSessionId()
-	s.log = s.svc.Log.With("session", s.id)
+	s.log = s.svc.logOf(s.id, "")
 	s.receive = (*Session).opening
 	svc, sys, self, creator := s.svc, c.ActorSystem(), c.Self(), c.Sender()
 	s.creating = true

@@ -44,7 +44,7 @@ type kid struct {
 	leaving   *actor.PID                     // a session that has been told that nothing more comes: it ends, or says that it stays
 	ended     bool                           // it leaves for good: it is forgotten, not replaced
 	spawn     func(actor.Context) *actor.PID // nil: not started again, the next message does
-	since     time.Time                      // its start
+	sinceMs   int64                          // its start
 	failures  int                            // in a row
 	restarts  uint64
 	lastError string
@@ -52,8 +52,8 @@ type kid struct {
 	timer     act.Timer
 	queue     act.Stash
 
-	used   uint64    // of a session: when it was last sent something, in the order of the Supervisor's messages
-	stayed time.Time // of a session: when it last said that it does not rest
+	used     uint64 // of a session: when it was last sent something, in the order of the Supervisor's messages
+	stayedMs int64  // of a session: when it last said that it does not rest; 0: never
 
 	uses    []string                 // of a session: its workspaces, by name
 	grant   *messages.WorkspaceGrant // of a workspace
@@ -234,10 +234,13 @@ func (s *Supervisor) spawn(c actor.Context, props *actor.Props, name string) *ac
 }
 
 func (s *Supervisor) keep(c actor.Context, name string, spawn func(actor.Context) *actor.PID) *kid {
-	k := &kid{name: name, spawn: spawn, pid: spawn(c), since: s.svc.Now()}
+	k := &kid{name: name, spawn: spawn, pid: spawn(c), sinceMs: s.now()}
 	s.kids[name] = k
 	return k
 }
+
+// now is the time of day in milliseconds.
+func (s *Supervisor) now() int64 { return s.svc.Now().UnixMilli() }
 
 func (s *Supervisor) create(c actor.Context, m *messages.CreateSession) {
 	if m.GetSessionId() == "" {
@@ -260,7 +263,7 @@ func (s *Supervisor) create(c actor.Context, m *messages.CreateSession) {
 		return
 	}
 	k := s.enter(m.GetSessionId())
-	k.pid, k.since = s.spawn(c, s.props.session, k.name), s.svc.Now()
+	k.pid, k.sinceMs = s.spawn(c, s.props.session, k.name), s.now()
 	s.use(k)
 	c.RequestWithCustomSender(k.pid, m, c.Sender())
 }
@@ -311,7 +314,7 @@ func (s *Supervisor) toRules(c actor.Context) {
 }
 
 func (s *Supervisor) reopen(c actor.Context, k *kid) {
-	k.pid, k.since = s.spawn(c, s.props.session, k.name), s.svc.Now()
+	k.pid, k.sinceMs = s.spawn(c, s.props.session, k.name), s.now()
 	c.Send(k.pid, &messages.OpenSession{SessionId: k.name})
 }
 
@@ -319,14 +322,14 @@ func (s *Supervisor) reopen(c actor.Context, k *kid) {
 func (s *Supervisor) HandleFailure(_ *actor.ActorSystem, sup actor.Supervisor, child *actor.PID, _ *actor.RestartStatistics, reason, _ any) {
 	s.log.Error("actor panicked", "actor", child.GetId(), "err", reason)
 	if k := s.kids[nameOf(child)]; k != nil {
-		k.failed(s.svc.Now(), fmt.Sprint(reason))
+		k.failed(s.now(), fmt.Sprint(reason))
 	}
 	sup.StopChildren(child)
 }
 
 // failed counts a failure; a child that ran for a while starts at the short pause again.
-func (k *kid) failed(now time.Time, reason string) {
-	if now.Sub(k.since) > ranWell {
+func (k *kid) failed(nowMs int64, reason string) {
+	if nowMs-k.sinceMs > ranWell.Milliseconds() {
 		k.failures = 0
 	}
 	k.failures++
@@ -345,7 +348,7 @@ func (s *Supervisor) sessionEnded(c actor.Context, m *messages.SessionEnded) {
 	}
 	k.ended = !m.GetFailed()
 	if m.GetFailed() {
-		k.failed(s.svc.Now(), m.GetReason())
+		k.failed(s.now(), m.GetReason())
 	}
 	if k.pid == nil {
 		k.pid = k.leaving
@@ -387,7 +390,7 @@ func (s *Supervisor) due(c actor.Context, m *kidDue) {
 	}
 	k.timer.Stop()
 	if k.spawn != nil {
-		k.pid, k.since = k.spawn(c), s.svc.Now()
+		k.pid, k.sinceMs = k.spawn(c), s.now()
 		s.tellReplaced(c, k)
 		s.retire(c, k)
 	} else {

@@ -96,14 +96,14 @@ func (s *Supervisor) makeRoom(c actor.Context) {
 	if len(s.room.asked) > 0 {
 		return
 	}
-	now := s.svc.Now()
+	now := s.now()
 	var could []*kid
 	for _, k := range s.kids {
 		switch {
 		case !k.session():
 		case k.leaving != nil || k.ended:
 			return // what comes of that decides
-		case k.pid != nil && now.Sub(k.stayed).Abs() >= stays:
+		case k.pid != nil && (k.stayedMs == 0 || time.UnixMilli(now).Sub(time.UnixMilli(k.stayedMs)).Abs() >= stays):
 			could = append(could, k)
 		}
 	}

@@ -28,7 +28,7 @@ func (s *Supervisor) staying(c actor.Context, m *messages.Staying) {
 	if k == nil {
 		return
 	}
-	k.stayed = s.svc.Now()
+	k.stayedMs = s.now()
 	s.use(k) // others are asked before it next time
 	delete(s.room.asked, k.name)
 	if k.leaving != nil {

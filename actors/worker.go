@@ -6,7 +6,6 @@ import (
 	"runtime/debug"
 	"slices"
 	"sync/atomic"
-	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
 
@@ -39,14 +38,18 @@ type Worker struct {
 	restarts    int32
 	openings    int32       // before this one, in a row, that ended in a panic
 	watched     atomic.Bool // read by the goroutine of a model call
+	quarantined bool        // it ended so, and its Session is to hear of it
+	activated   bool        // this activation's record is in the journal
+	canAsk      bool        // somebody may answer what asks
+	anew        bool        // calls that wait are decided on again: what decides about them may be another than when they were planned
+	failing     bool        // the turn ends with an error, once nothing runs any more
+	denied      bool        // the attempt that ends was not made: its provider is out of order
 	lastError   string
-	quarantined bool   // it ended so, and its Session is to hear of it
 	releasedBy  string // who lets it go on, though it is quarantined; "" when nobody does
 
 	journal   *persistence.Journal
 	state     *conversation.State
 	projector conversation.Projector
-	activated bool // this activation's record is in the journal
 	inflight  *appending
 	persist   messages.Persist_Policy
 	late      late
@@ -68,27 +71,22 @@ type Worker struct {
 	expiry      act.Timer                                   // of the approval that expires first
 	previews    map[string]*messages.ToolReply              // made, and not asked with yet
 	told        map[string]bool                             // approvals that the program was told of
-	canAsk      bool                                        // somebody may answer what asks
 	remembering *remembering                                // an answer whose rule is being written down
 	executor    *actor.PID                                  // nil until the first call
 	running     map[string]bool                             // exec ids with the executor
-	ranSince    time.Time                                   // when the first of those that run was sent there
+	ranSinceMs  int64                                       // when the first of those that run was sent there
 	decided     map[string]messages.RecoveryDecision_Action // for calls that were open at recovery
 	known       map[string]*messages.ToolReply              // results that the executors' ledger has
 	inherited   map[string]bool                             // exec ids of calls that an earlier activation dispatched
-	anew        bool                                        // calls that wait are decided on again: what decides about them may be another than when they were planned
-	failing     bool                                        // the turn ends with an error, once nothing runs any more
-	waiting     map[string][]*actor.PID                     // input id -> who awaits its turn
+	waiting     waiters                                     // for the ends of turns
 	idlers      []*actor.PID                                // who awaits rest
 	sizes       sizes                                       // of requests
 	compacting  *compaction                                 // under way; the border of a turn is taken until it is done
-	compacts    []*actor.PID                                // who awaits one
-	compactsBy  string                                      // the newest of them, for people
+	compacts    *compactWish                                // for the next border of a turn; nil: nobody has one
 	cancels     []canceller                                 // who await the end of a cancelled turn
 	closing     closing                                     // that the worker ends for good
 	purse       purse
 	trace       *tracing
-	denied      bool // the attempt that ends was not made: its provider is out of order
 	peers       peers
 	mail        mailing
 	ofRun       toldRun
@@ -108,7 +106,7 @@ const (
 func newWorker(svc *Services) *Worker {
 	w := &Worker{
 		svc: svc, log: svc.Log, phase: stateInactive,
-		running: make(map[string]bool), waiting: make(map[string][]*actor.PID), trace: newTracing(svc),
+		running: make(map[string]bool), trace: newTracing(svc),
 	}
 	w.receive = (*Worker).unborn
 	return w
@@ -405,25 +403,23 @@ func (w *Worker) end(c actor.Context, m *messages.WorkerFailed) {
 
 // handBack returns those who wait for a turn to the Session: the next incarnation answers them.
 func (w *Worker) handBack(c actor.Context) {
-	for input, who := range w.waiting {
-		for _, pid := range who {
-			c.RequestWithCustomSender(c.Parent(), &messages.AwaitTurn{WorkerId: w.id, InputId: input}, pid)
-		}
+	for _, one := range w.waiting {
+		c.RequestWithCustomSender(c.Parent(), &messages.AwaitTurn{WorkerId: w.id, InputId: one.input}, one.pid)
 	}
-	clear(w.waiting)
 	for _, pid := range w.idlers {
 		c.RequestWithCustomSender(c.Parent(), &messages.WaitIdle{WorkerId: w.id}, pid)
 	}
 	for _, x := range w.cancels {
 		c.RequestWithCustomSender(c.Parent(), x.asked, x.pid)
 	}
-	for _, pid := range w.compactAskers() {
-		c.RequestWithCustomSender(c.Parent(), &messages.CompactHistory{WorkerId: w.id, By: w.compactsBy}, pid)
+	askers, by := w.compactAskers()
+	for _, pid := range askers {
+		c.RequestWithCustomSender(c.Parent(), &messages.CompactHistory{WorkerId: w.id, By: by}, pid)
 	}
 	for _, pid := range w.closing.who {
 		c.RequestWithCustomSender(c.Parent(), w.closing.asked, pid)
 	}
-	w.idlers, w.cancels, w.closing = nil, nil, closing{}
+	w.waiting, w.idlers, w.cancels, w.closing = nil, nil, nil, closing{}
 }
 
 // stopping answers whatever is still open: a stopped mailbox says nothing (house rule 4).
@@ -435,12 +431,11 @@ func (w *Worker) stopping(c actor.Context) {
 			c.Send(sender, gone)
 		}
 	})
-	for _, who := range w.waiting {
-		for _, pid := range who {
-			c.Send(pid, gone)
-		}
+	for _, one := range w.waiting {
+		c.Send(one.pid, gone)
 	}
-	for _, pid := range slices.Concat(w.idlers, w.closing.who, w.compactAskers()) {
+	askers, _ := w.compactAskers()
+	for _, pid := range slices.Concat(w.idlers, w.closing.who, askers) {
 		c.Send(pid, gone)
 	}
 	for _, x := range w.cancels {

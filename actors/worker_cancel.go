@@ -355,8 +355,7 @@ func (w *Worker) recallInput(c actor.Context, m *messages.RecallInput) {
 }
 
 func (w *Worker) withdrawn(c actor.Context, input string) {
-	for _, pid := range w.waiting[input] {
+	w.waiting.answer(input, func(pid *actor.PID) {
 		c.Send(pid, messages.Fail(messages.CodeWithdrawn, fmt.Sprintf("input %s was withdrawn", input), ""))
-	}
-	delete(w.waiting, input)
+	})
 }

@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -140,7 +141,10 @@ func (w *Worker) compactHistory(c actor.Context, m *messages.CompactHistory) {
 		w.compacting.askers = append(w.compacting.askers, c.Sender())
 		return
 	}
-	w.compacts, w.compactsBy = append(w.compacts, c.Sender()), m.GetBy()
+	if w.compacts == nil {
+		w.compacts = &compactWish{}
+	}
+	w.compacts.askers, w.compacts.by = append(w.compacts.askers, c.Sender()), m.GetBy()
 	if w.state.Turn() == nil && !w.leases.busy() {
 		w.advance(c)
 	}
@@ -152,7 +156,7 @@ func (w *Worker) border(c actor.Context, next conversation.Step) bool {
 		return true
 	}
 	if w.state.Closed() {
-		w.answerCompact(c, w.compacts, messages.Fail(messages.CodeClosed, "the worker was deleted", ""))
+		w.answerCompact(c, w.compacts.who(), messages.Fail(messages.CodeClosed, "the worker was deleted", ""))
 		w.compacts = nil
 		return false
 	}
@@ -160,19 +164,19 @@ func (w *Worker) border(c actor.Context, next conversation.Step) bool {
 	if b, ok := next.(conversation.Begin); ok {
 		k = w.tight(b.Input.InputAccepted)
 	}
-	if k == nil && len(w.compacts) > 0 {
+	if k == nil && w.compacts != nil {
 		if w.state.Exchanges() == 0 {
-			w.answerCompact(c, w.compacts, &messages.Compacted{WorkerId: w.id, Reason: "there is nothing to compact: the conversation has no finished turn that is sent as it was"})
+			w.answerCompact(c, w.compacts.askers, &messages.Compacted{WorkerId: w.id, Reason: "there is nothing to compact: the conversation has no finished turn that is sent as it was"})
 			w.compacts = nil
 			return false
 		}
 		k = w.asked()
-		k.by = w.compactsBy
+		k.by = w.compacts.by
 	}
 	if k == nil {
 		return false
 	}
-	k.askers, w.compacts = w.compacts, nil
+	k.askers, w.compacts = w.compacts.who(), nil
 	w.compacting = k
 	w.summarise(c)
 	return true
@@ -407,14 +411,30 @@ func (w *Worker) dropCompaction(c actor.Context) {
 	w.endCompaction(c, messages.Fail(messages.CodeUnavailable, "the compaction was cancelled", ""))
 }
 
-// compactAskers are all who wait for a compaction; nobody waits any more.
-func (w *Worker) compactAskers() []*actor.PID {
-	askers := w.compacts
+// compactWish is that of people for a compaction.
+type compactWish struct {
+	askers []*actor.PID
+	by     string // the newest of them
+}
+
+func (x *compactWish) who() []*actor.PID {
+	if x == nil {
+		return nil
+	}
+	return x.askers
+}
+
+// compactAskers are all who wait for a compaction, and who wanted it last; nobody waits any more.
+func (w *Worker) compactAskers() (askers []*actor.PID, by string) {
+	askers = w.compacts.who()
+	if w.compacts != nil {
+		by = w.compacts.by
+	}
 	if w.compacting != nil {
-		askers = append(askers, w.compacting.askers...)
+		askers, by = append(askers, w.compacting.askers...), cmp.Or(by, w.compacting.by)
 	}
 	w.compacts, w.compacting = nil, nil
-	return askers
+	return askers, by
 }
 
 // history answers with the whole conversation. What was compacted is read from the journal, off the mailbox.

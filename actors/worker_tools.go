@@ -171,7 +171,7 @@ func (w *Worker) execute(c actor.Context, call *conversation.Call, m *messages.E
 	}
 	p := call.Plan
 	if len(w.running) == 0 {
-		w.ranSince = w.svc.Now()
+		w.ranSinceMs = w.svc.Now().UnixMilli()
 	}
 	w.running[p.GetExecId()] = true
 	m.ExecId, m.CallId, m.Tool, m.Arguments = p.GetExecId(), p.GetCallId(), call.Name, call.Arguments

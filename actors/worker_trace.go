@@ -33,7 +33,7 @@ func newTracing(svc *Services) *tracing {
 
 // logger is the log of the worker outside of a traced turn.
 func (w *Worker) logger() *slog.Logger {
-	return w.svc.Log.With("session", w.session, "worker", w.id)
+	return w.svc.logOf(w.session, w.id)
 }
 
 // traceAccept begins the span of an input.

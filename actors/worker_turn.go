@@ -8,7 +8,6 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/troupe-dev/troupe/actors/act"
 	"github.com/troupe-dev/troupe/conversation"
 	"github.com/troupe-dev/troupe/messages"
 )
@@ -128,7 +127,7 @@ func (w *Worker) answerInput(c actor.Context, st *staging) {
 	}
 	id := st.fact.GetInputId()
 	if st.run {
-		w.waiting[id] = append(w.waiting[id], st.asker)
+		w.waiting.add(c.ActorSystem(), id, st.asker)
 		return
 	}
 	cursor, _, _ := w.state.Answer(id, nil)
@@ -311,11 +310,7 @@ func (w *Worker) turnDone(c actor.Context) {
 	result := last.Result(w.session, w.id)
 	w.tellAfter(last.ID, result)
 	for _, in := range last.Inputs {
-		who := w.waiting[in.GetInputId()]
-		delete(w.waiting, in.GetInputId())
-		for _, pid := range who {
-			w.answerTurn(c, pid, last, result)
-		}
+		w.waiting.answer(in.GetInputId(), func(pid *actor.PID) { w.answerTurn(c, pid, last, result) })
 	}
 	for _, x := range w.cancels {
 		if x.pid != nil {
@@ -369,7 +364,7 @@ func (w *Worker) await(c actor.Context, m *messages.AwaitTurn) {
 	case done:
 		w.readTurn(c, turn)
 	default:
-		w.waiting[id] = act.Await(c.ActorSystem(), w.waiting[id], c.Sender())
+		w.waiting.add(c.ActorSystem(), id, c.Sender())
 	}
 }
 

@@ -98,7 +98,7 @@ func (w *Worker) waitingOn() *messages.Waiting {
 	case w.gen != nil && w.gen.provider != "":
 		return &messages.Waiting{Kind: "permit", Subject: w.gen.provider, SinceUnixMs: unixMs(w.gen.asked)}
 	case len(w.running) > 0:
-		return &messages.Waiting{Kind: "call", SinceUnixMs: unixMs(w.ranSince)}
+		return &messages.Waiting{Kind: "call", SinceUnixMs: w.ranSinceMs}
 	}
 	if t := w.state.Turn(); w.phase == stateWaiting && t != nil && t.Failed.GetRetryAtUnixMs() > 0 {
 		f := t.Failed
