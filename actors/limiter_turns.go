@@ -160,8 +160,7 @@ func (t *turns) leave(h *holder) bool {
 	t.waiting--
 	s.lines[k] = slices.Delete(s.lines[k], at, at+1)
 	switch {
-	case len(s.lines[k]) == 0:
-		s.lines[k] = nil
+	case len(s.lines[k]) == 0: // its memory stays for the next one
 		heap.Remove(&p.heaps[k], s.at[k])
 	case at == 0:
 		heap.Fix(&p.heaps[k], s.at[k])

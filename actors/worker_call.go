@@ -34,6 +34,7 @@ type modelCall struct {
 	before    *surroundings // to gather before the call; nil when that was done
 	grant     *messages.Grant
 
+	out   generated
 	start time.Time
 	first time.Duration
 	held  [2]string // of text and of reasoning: may be the beginning of a secret
@@ -57,7 +58,8 @@ func (m *modelCall) unasked(err error) *generated {
 }
 
 func (m *modelCall) run(ctx context.Context) *generated {
-	out := &generated{number: m.number}
+	out := &m.out
+	out.number = m.number
 	if m.before != nil {
 		text, err := m.before.gather(ctx)
 		if err != nil {

@@ -42,7 +42,7 @@ func (m *Message) Wire(format string, encode func(*Message) []byte) []byte {
 }
 
 // SegmentSize is how many messages a segment holds.
-const SegmentSize = 64
+const SegmentSize = 16
 
 // Segment is a run of SegmentSize messages that keeps its encoded form as one piece of memory: a long
 // request is then read in order, where thousands of small pieces would each be a cache miss.
