@@ -44,7 +44,7 @@ func (rt *Runtime) Ask(ctx context.Context, m proto.Message) (proto.Message, err
 	case *messages.ShowApproval:
 		return rt.showApproval(ctx, x)
 	case *messages.ListRuns:
-		return rt.listRuns(ctx)
+		return rt.listRuns(ctx, x)
 	case *messages.ShowRun, *messages.ResumeRun, *messages.CancelRun, *messages.AwaitRun:
 		return rt.onRun(ctx, m)
 	case *messages.ListAudit:

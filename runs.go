@@ -143,13 +143,17 @@ func runFolder(m *messages.CreateSession, p *pipeline.Plan, o RunOptions, run *m
 
 // Runs lists the runs, the newest first. It wakes nobody.
 func (rt *Runtime) Runs(ctx context.Context) ([]*RunView, error) {
-	all, err := rt.listRuns(ctx)
+	all, err := rt.listRuns(ctx, &messages.ListRuns{})
 	return all.GetRuns(), err
 }
 
-func (rt *Runtime) listRuns(ctx context.Context) (*messages.Runs, error) {
+// listRuns reads the listing: of one run its entry alone.
+func (rt *Runtime) listRuns(ctx context.Context, m *messages.ListRuns) (*messages.Runs, error) {
 	out := &messages.Runs{}
-	err := rt.svc.Store.Index(ctx, actors.RunKey(""), func(key string, value []byte) error {
+	err := rt.svc.Store.Index(ctx, actors.RunKey(m.GetRunId()), func(key string, value []byte) error {
+		if m.GetRunId() != "" && key != actors.RunKey(m.GetRunId()) {
+			return nil // whose id begins so
+		}
 		v := &messages.RunView{}
 		if err := proto.Unmarshal(value, v); err != nil {
 			return fmt.Errorf("decode listing entry %s: %w", key, err)

@@ -80,8 +80,10 @@ func TestATokenThatMayPromptRunsPipelinesOfItsTenantAndSeesNoOthers(t *testing.T
 		t.Fatalf("the run is %+v, what waits %+v", asked, waiting)
 	}
 	for _, other := range []string{"bob", "boss"} {
-		if got := get[[]messages.RunJSON](o, other, "/api/pipelines/runs"); len(got) != 0 {
-			t.Errorf("%s sees %+v", other, got)
+		for _, which := range []string{"", "?run=" + v.ID} {
+			if got := get[[]messages.RunJSON](o, other, "/api/pipelines/runs"+which); len(got) != 0 {
+				t.Errorf("%s sees %+v", other, got)
+			}
 		}
 		for _, c := range [][3]string{
 			{"GET", "/api/pipelines/runs/", ""},
@@ -105,8 +107,10 @@ func TestATokenThatMayPromptRunsPipelinesOfItsTenantAndSeesNoOthers(t *testing.T
 			t.Errorf("%s answers: %d %s", other, status, text)
 		}
 	}
-	if got := get[[]messages.RunJSON](o, "ann", "/api/pipelines/runs"); len(got) != 1 || got[0].ID != v.ID {
-		t.Errorf("ann sees %+v", got)
+	for which, n := range map[string]int{"": 1, "?run=" + v.ID: 1, "?run=" + v.ID[:len(v.ID)-1]: 0} {
+		if got := get[[]messages.RunJSON](o, "ann", "/api/pipelines/runs"+which); len(got) != n || n > 0 && got[0].ID != v.ID {
+			t.Errorf("of %q ann sees %+v", which, got)
+		}
 	}
 	if status, text := o.do("ann", "POST", "/api/approvals/"+waiting[0].ID, `{"decision":"approved"}`); status != 403 {
 		t.Errorf("who may only prompt answers: %d %s", status, text)

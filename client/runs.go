@@ -14,7 +14,11 @@ func runs(m proto.Message) *call {
 	read := as[messages.RunJSON]
 	switch x := m.(type) {
 	case *messages.ListRuns:
-		return get(path, listed[messages.RunJSON](func(v []*messages.RunView) proto.Message { return &messages.Runs{Runs: v} }))
+		var q []string
+		if x.GetRunId() != "" {
+			q = []string{"run", x.GetRunId()}
+		}
+		return get(path, listed[messages.RunJSON](func(v []*messages.RunView) proto.Message { return &messages.Runs{Runs: v} }), q...)
 	case *messages.ShowRun:
 		return get(path+"/"+segment(x.GetRunId()), read)
 	case *messages.AwaitRun:

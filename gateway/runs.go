@@ -10,7 +10,7 @@ import (
 func (a *api) runRows() []row {
 	return []row{
 		{pattern: "POST /api/pipelines/runs", begins: true, scope: ScopePrompt, summary: "Run a pipeline", in: messages.StartRunJSON{}, out: messages.RunJSON{}, status: http.StatusCreated, serve: a.startRun},
-		{pattern: "GET /api/pipelines/runs", scope: ScopeRead, summary: "Runs of pipelines, the newest first", query: []string{"limit", "after"}, out: []messages.RunJSON{}, serve: a.runs},
+		{pattern: "GET /api/pipelines/runs", scope: ScopeRead, summary: "Runs of pipelines, the newest first; with run that one alone, if it is there", query: []string{"limit", "after", "run"}, out: []messages.RunJSON{}, serve: a.runs},
 		{pattern: "GET /api/pipelines/runs/{run}", scope: ScopeRead, summary: "What a run has come to; with wait, when it has changed after a revision, or what its items wait for is not as waits has it, or is over; then with items=asking without the items that ask nobody", query: []string{"wait", "after", "waits", "items"}, out: messages.RunJSON{}, serve: a.run},
 		{pattern: "POST /api/pipelines/runs/{run}/resume", scope: ScopePrompt, summary: "Let a run try again what has not succeeded", in: messages.RunWordJSON{}, out: messages.RunJSON{}, serve: a.resumeRun},
 		{pattern: "POST /api/pipelines/runs/{run}/cancel", scope: ScopePrompt, summary: "End a run and what it has under way", in: messages.RunWordJSON{}, out: messages.RunJSON{}, serve: a.cancelRun},
@@ -37,7 +37,7 @@ func (a *api) startRun(w http.ResponseWriter, r *http.Request) (answer, error) {
 }
 
 func (a *api) runs(_ http.ResponseWriter, r *http.Request) (answer, error) {
-	q, err := query(r, "limit", "after")
+	q, err := query(r, "limit", "after", "run")
 	if err != nil {
 		return answer{}, err
 	}
@@ -45,7 +45,7 @@ func (a *api) runs(_ http.ResponseWriter, r *http.Request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	l, err := ask[*messages.Runs](r.Context(), a, &messages.ListRuns{})
+	l, err := ask[*messages.Runs](r.Context(), a, &messages.ListRuns{RunId: q.Get("run")})
 	if err != nil {
 		return answer{}, err
 	}

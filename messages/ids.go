@@ -89,5 +89,8 @@ func ConversationStream(id string) string { return "cnv/" + id }
 // RunOf is the id of the run that a session is made for: the one is known by the other.
 func RunOf(session string) string { return RunPrefix + strings.TrimPrefix(session, SessionPrefix) }
 
+// SessionOf is the session that was made for a run.
+func SessionOf(run string) string { return SessionPrefix + strings.TrimPrefix(run, RunPrefix) }
+
 // WorkspaceStream is the stream of a workspace, named by the hash of its canonical address.
 func WorkspaceStream(hash string) string { return "wsp/" + hash }

@@ -1999,8 +1999,10 @@ func (x *AwaitRun) GetWaits() uint32 {
 	return 0
 }
 
+// ListRuns asks for runs as they are listed: it wakes nobody. Reply: Runs.
 type ListRuns struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
+	RunId         string                 `protobuf:"bytes,191,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"` // that one alone; empty: all
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2033,6 +2035,13 @@ func (x *ListRuns) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ListRuns.ProtoReflect.Descriptor instead.
 func (*ListRuns) Descriptor() ([]byte, []int) {
 	return file_pipeline_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *ListRuns) GetRunId() string {
+	if x != nil {
+		return x.RunId
+	}
+	return ""
 }
 
 type Runs struct {
@@ -3159,9 +3168,9 @@ const file_pipeline_proto_rawDesc = "" +
 	"\achanges\x18\x03 \x01(\bR\achanges\x12\x14\n" +
 	"\x05brief\x18s \x01(\bR\x05brief\x12\x1a\n" +
 	"\x05waits\x18\xbf\x01 \x01(\rH\x00R\x05waits\x88\x01\x01B\b\n" +
-	"\x06_waits\"\n" +
-	"\n" +
-	"\bListRuns\".\n" +
+	"\x06_waits\"\"\n" +
+	"\bListRuns\x12\x16\n" +
+	"\x06run_id\x18\xbf\x01 \x01(\tR\x05runId\".\n" +
 	"\x04Runs\x12&\n" +
 	"\x04runs\x18\x01 \x03(\v2\x12.troupe.v1.RunViewR\x04runs\"\x97\x05\n" +
 	"\aRunView\x12\x15\n" +

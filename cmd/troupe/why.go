@@ -52,15 +52,8 @@ func why(ctx context.Context, n node, id string) (whyJSON, error) {
 	var known []string
 	own := id
 	if strings.HasPrefix(id, messages.RunPrefix) {
-		runs, err := ask[*messages.Runs](ctx, n, &messages.ListRuns{}) // to show it would wake it
-		if err != nil {
+		if id, err = sessionOfRun(ctx, n, own); err != nil {
 			return whyJSON{}, err
-		}
-		for _, r := range runs.GetRuns() {
-			if r.GetRunId() == own {
-				id = r.GetSessionId() // whose only work it is
-			}
-			known = append(known, r.GetRunId())
 		}
 	}
 	for _, w := range all.GetWorkers() {
@@ -103,16 +96,34 @@ func why(ctx context.Context, n node, id string) (whyJSON, error) {
 	return whyJSON{}, none
 }
 
-// goOnWith is the command by which a session goes on that no process works on: that of its run, if it was made for one.
-func goOnWith(ctx context.Context, n node, session string) (string, error) {
+// sessionOfRun is the session whose only work a run is. To show the run would wake it.
+func sessionOfRun(ctx context.Context, n node, run string) (string, error) {
+	found, err := ask[*messages.Runs](ctx, n, &messages.ListRuns{RunId: run})
+	if err != nil {
+		return "", err
+	}
+	for _, r := range found.GetRuns() {
+		return r.GetSessionId(), nil
+	}
 	all, err := ask[*messages.Runs](ctx, n, &messages.ListRuns{})
 	if err != nil {
 		return "", err
 	}
+	var known []string
 	for _, r := range all.GetRuns() {
-		if r.GetSessionId() == session {
-			return "troupe pipeline run --resume " + r.GetRunId(), nil
-		}
+		known = append(known, r.GetRunId())
+	}
+	return "", noID(run, known)
+}
+
+// goOnWith is the command by which a session goes on that no process works on: that of its run, if it was made for one.
+func goOnWith(ctx context.Context, n node, session string) (string, error) {
+	found, err := ask[*messages.Runs](ctx, n, &messages.ListRuns{RunId: messages.RunOf(session)})
+	if err != nil {
+		return "", err
+	}
+	if len(found.GetRuns()) > 0 {
+		return "troupe pipeline run --resume " + messages.RunOf(session), nil
 	}
 	return "troupe run -s " + session, nil
 }

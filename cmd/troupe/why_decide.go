@@ -84,6 +84,11 @@ func whySession(f *whyFacts, id string) whyJSON {
 			at = i
 		}
 	}
+	for i := len(f.workers) - 1; i >= 0; i-- { // of several, as items of a run are, one about which somebody can do something
+		if asked, doubted, _ := f.of(f.workers[i].ID); f.workers[i].Parent == "" && (asked != nil || doubted != nil) {
+			at = i
+		}
+	}
 	if in, place := f.first(); place > 0 && f.workers[at].State == "inactive" { // it is between two turns, or nobody works on it
 		j := whyJSON{ID: id, State: "waiting"}
 		return j.word(f, in, place)

@@ -1,12 +1,15 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"os"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"google.golang.org/protobuf/proto"
 
 	"github.com/troupe-dev/troupe/messages"
 )
@@ -249,5 +252,39 @@ func TestWhyOfARunOfADeadProcess(t *testing.T) {
 	}
 	if code, _, stderr := m.run("why", id[:len(id)-1]); code != exitMissing || !strings.Contains(stderr, "did you mean "+id+"?") {
 		t.Errorf("of a run that there is not: %d %s", code, stderr)
+	}
+}
+
+// oneRun is a house with a run and a session without one, which refuses to list all runs.
+type oneRun struct {
+	node
+	t *testing.T
+}
+
+func (n oneRun) Ask(_ context.Context, m proto.Message) (proto.Message, error) {
+	out := &messages.Runs{}
+	switch x := m.(type) {
+	case *messages.ListRuns:
+		if x.GetRunId() == "" {
+			n.t.Error("all runs are listed to find one")
+		}
+		if x.GetRunId() == "run_1" {
+			out.Runs = []*messages.RunView{{RunId: "run_1", SessionId: "ses_1"}}
+		}
+	default:
+		n.t.Errorf("it is asked for %T", m)
+	}
+	return out, nil
+}
+
+func TestTheRunOfASessionIsFoundWithoutTheOthers(t *testing.T) {
+	n := oneRun{t: t}
+	if id, err := sessionOfRun(t.Context(), n, "run_1"); err != nil || id != "ses_1" {
+		t.Errorf("run_1 is that of %q, %v", id, err)
+	}
+	for session, want := range map[string]string{"ses_1": "troupe pipeline run --resume run_1", "ses_2": "troupe run -s ses_2"} {
+		if got, err := goOnWith(t.Context(), n, session); err != nil || got != want {
+			t.Errorf("%s goes on with %q, %v", session, got, err)
+		}
 	}
 }
