@@ -66,3 +66,25 @@ func (c *checker) budgets(st *Step) {
 	over("tokens", b.Tokens, all.Tokens)
 	over("wall time", int64(b.Wall), int64(all.Wall))
 }
+
+// Overdrawn says of what the budgets of steps come to more than the whole pipeline has: then one of them may find less than its own (ADR 118).
+func (f *File) Overdrawn() (notes []string) {
+	if f.Budget == nil {
+		return nil
+	}
+	sum := &Budget{}
+	for _, st := range f.Steps {
+		if st.Budget != nil {
+			sum.Tokens, sum.MicroUSD, sum.Wall = sum.Tokens+st.Budget.Tokens, sum.MicroUSD+st.Budget.MicroUSD, sum.Wall+st.Budget.Wall
+		}
+	}
+	note := func(over bool, parts, whole string) {
+		if over {
+			notes = append(notes, fmt.Sprintf("the budgets of its steps come to %s, and the whole pipeline has %s: nothing is kept free, so one of them may find less than its own", parts, whole))
+		}
+	}
+	note(f.Budget.Tokens > 0 && sum.Tokens > f.Budget.Tokens, fmt.Sprintf("%d tokens", sum.Tokens), fmt.Sprint(f.Budget.Tokens))
+	note(f.Budget.MicroUSD > 0 && sum.MicroUSD > f.Budget.MicroUSD, fmt.Sprintf("$%.2f", float64(sum.MicroUSD)/1e6), fmt.Sprintf("$%.2f", float64(f.Budget.MicroUSD)/1e6))
+	note(f.Budget.Wall > 0 && sum.Wall > f.Budget.Wall, sum.Wall.String(), f.Budget.Wall.String())
+	return notes
+}

@@ -46,6 +46,9 @@ func newPipelineValidate(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			for _, note := range p.Root.Overdrawn() {
+				a.note("troupe: %s: %s", visible(args[0]), note)
+			}
 			return a.emit(planOf(p), func(w io.Writer) error {
 				_, err := fmt.Fprintf(w, "valid: %s (%s, %d steps)\n", visible(args[0]), p.Root.Name, len(p.Root.Steps))
 				return err
@@ -63,6 +66,9 @@ func newPipelinePlan(a *app) *cobra.Command {
 			p, err := a.plan(args[0])
 			if err != nil {
 				return err
+			}
+			for _, note := range p.Root.Overdrawn() {
+				a.note("troupe: %s: %s", visible(args[0]), note)
 			}
 			return a.emit(planOf(p), func(w io.Writer) error {
 				for i, wave := range p.Root.Waves() {
