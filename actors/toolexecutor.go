@@ -28,6 +28,8 @@ type ToolExecutor struct {
 	svc     *Services
 	log     *slog.Logger
 	running map[string]*execution
+	look    act.Timer // for calls that are to be given up; it stays when they end before, so that most calls set none
+	lookAt  time.Time // when it is due
 	jobs    *tools.Jobs
 	beside  bool // jobs knows of those on other machines
 }
@@ -36,15 +38,12 @@ type execution struct {
 	asker  *actor.PID
 	cmd    *messages.Execute
 	cancel context.CancelCauseFunc
-	given  act.Timer // when it is given up
+	until  time.Time // when it is given up; zero: not yet known
 	ends   bool      // it was cancelled
 }
 
-// overdue gives up a call that heard neither its cancel nor the end of its time.
-type overdue struct {
-	exec string
-	gen  uint64
-}
+// overdue says that calls may be found which heard neither their cancel nor the end of their time.
+type overdue struct{ gen uint64 }
 
 // callBegun says that a call has waited for nobody any more.
 type callBegun struct{ exec string }
@@ -152,7 +151,6 @@ func (x *ToolExecutor) done(c actor.Context, m *callDone) {
 	if e == nil {
 		return // stopped or answered before
 	}
-	e.given.Stop()
 	delete(x.running, m.reply.GetExecId())
 	c.Send(e.asker, m.reply)
 }
@@ -186,20 +184,43 @@ func (x *ToolExecutor) cancel(c actor.Context, m *messages.CancelCalls) {
 
 // giveUp sets when a call is answered for, whether it has ended or not.
 func (x *ToolExecutor) giveUp(c actor.Context, e *execution, after time.Duration) {
-	exec := e.cmd.GetExecId()
-	e.given.Set(c, after, func(gen uint64) any { return &overdue{exec, gen} })
+	e.until = time.Now().Add(after)
+	x.lookFor(c, e)
 }
 
-// overdue answers for a call that does not end: its outcome is unknown. Its goroutine goes on, and the
-// workspace is not passed on before that has ended, too.
-func (x *ToolExecutor) overdue(c actor.Context, m *overdue) {
-	e := x.running[m.exec]
-	if e == nil || !e.given.Fresh(m.gen) {
+// lookFor sees to it that a call is looked at when it is due.
+func (x *ToolExecutor) lookFor(c actor.Context, e *execution) {
+	if !x.lookAt.IsZero() && !e.until.Before(x.lookAt) {
 		return
 	}
-	x.log.Error("tool does not end", "tool", e.cmd.GetTool(), "call", m.exec)
-	e.given.Stop()
-	delete(x.running, m.exec)
+	x.lookAt = e.until
+	x.look.Set(c, time.Until(e.until), func(gen uint64) any { return &overdue{gen} })
+}
+
+// overdue answers for calls that do not end, and looks again when the next one is due.
+func (x *ToolExecutor) overdue(c actor.Context, m *overdue) {
+	if !x.look.Fresh(m.gen) {
+		return
+	}
+	x.look.Stop()
+	x.lookAt = time.Time{}
+	now := time.Now()
+	for _, e := range x.running {
+		switch {
+		case e.until.IsZero():
+		case e.until.After(now):
+			x.lookFor(c, e)
+		default:
+			x.answerFor(c, e)
+		}
+	}
+}
+
+// answerFor answers for a call that does not end: its outcome is unknown. Its goroutine goes on, and the
+// workspace is not passed on before that has ended, too.
+func (x *ToolExecutor) answerFor(c actor.Context, e *execution) {
+	x.log.Error("tool does not end", "tool", e.cmd.GetTool(), "call", e.cmd.GetExecId())
+	delete(x.running, e.cmd.GetExecId())
 	if e.cmd.GetPreview() || e.cmd.GetPrepare() { // it had no effect
 		c.Send(e.asker, failedReply(e.cmd, messages.ToolFinished_TIMEOUT, tools.CodeTimeout, "Timed out before it began: what it is about could not be looked at"))
 		return
@@ -209,8 +230,8 @@ func (x *ToolExecutor) overdue(c actor.Context, m *overdue) {
 
 // stop ends every call and every job. What became of them the ledger is told: the Worker hears of the end, and decides.
 func (x *ToolExecutor) stop() {
+	x.look.Stop()
 	for _, e := range x.running {
-		e.given.Stop()
 		e.cancel(errHalted)
 	}
 	x.running = nil

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/troupe-dev/troupe/actors/act"
 	"github.com/troupe-dev/troupe/conversation"
@@ -356,6 +357,41 @@ func TestWhatCannotBeLookedAtInTimeHadNoEffect(t *testing.T) {
 		}
 		if err != nil || got.GetErrorCode() != want {
 			t.Errorf("answered %v (%v)", got, err)
+		}
+		close(end)
+		if err := sys.Root.StopFuture(pid).Wait(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestACallIsGivenUpInItsOwnTimeAfterOneThatEnded: what looks for calls that do not end was set for the one before.
+func TestACallIsGivenUpInItsOwnTimeAfterOneThatEnded(t *testing.T) {
+	for _, before := range []time.Duration{time.Millisecond, time.Hour} {
+		end := make(chan struct{})
+		tool := &odd{run: func(tc *tools.Context) (*tools.Result, error) {
+			if tc.ExecID == "stuck" {
+				<-end
+			}
+			return &tools.Result{Content: "ended"}, nil
+		}}
+		r, _ := oddRun(t, tool, &messages.Execute{})
+		svc, sys := wired(t, r.svc)
+		pid := sys.Root.Spawn(actor.PropsFromProducer(func() actor.Actor { return newToolExecutor(svc) }))
+		ask := func(exec string, timeout time.Duration) *messages.ToolReply {
+			m := proto.CloneOf(r.m)
+			m.ExecId, m.TimeoutMs = exec, timeout.Milliseconds()
+			reply, err := act.Ask[*messages.ToolReply](t.Context(), sys, pid, m)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return reply
+		}
+		ask("ends", before)
+		began := time.Now()
+		const own = 50 * time.Millisecond
+		if got := ask("stuck", own); got.GetErrorCode() != tools.CodeInterrupted || time.Since(began) < own {
+			t.Errorf("after one of %v it was answered %v in %v", before, got, time.Since(began))
 		}
 		close(end)
 		if err := sys.Root.StopFuture(pid).Wait(); err != nil {
