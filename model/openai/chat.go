@@ -105,6 +105,8 @@ func (d *chatDecoder) line(data []byte, emit func(*model.Event) bool) (more bool
 	switch s.kind {
 	case text:
 		return d.say(emit, model.Event{Kind: model.Text, Text: unescape(s.body)}), nil
+	case musing:
+		return d.say(emit, model.Event{Kind: model.Reasoning, Text: unescape(s.body)}), nil
 	case call:
 		return d.piece(s.tool, string(s.id), d.t.toolName(s.name), unescape(s.body), emit), nil
 	case odd, plain, args, bill:

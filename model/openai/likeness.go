@@ -2,7 +2,7 @@ package openai
 
 import "bytes"
 
-// likeness is an event that was classified, but for its content or arguments. The events of a stream mostly differ in
+// likeness is an event that was classified, but for its content, reasoning or arguments. The events of a stream mostly differ in
 // nothing else: one that has the same bytes before and after says the same, and only what is between is looked at.
 type likeness struct {
 	before, after []byte // with the quotes
@@ -11,7 +11,7 @@ type likeness struct {
 
 // learn keeps an event that others may be like. The model's name, which it has told, is not kept.
 func (l *likeness) learn(data []byte, s *shape) {
-	if s.kind != text && s.kind != args {
+	if s.kind != text && s.kind != musing && s.kind != args {
 		return
 	}
 	l.before = append(l.before[:0], data[:s.at]...)
@@ -27,7 +27,7 @@ func (l *likeness) read(data []byte) (shape, bool) {
 	}
 	c := cursor{b: data, i: len(l.before) - 1} // at the quote
 	body, clean, ok := c.str()
-	if !ok || !clean || c.i != end+1 {
+	if !ok || !clean || c.i != end+1 || len(body) == 0 {
 		return shape{}, false
 	}
 	s := l.shape

@@ -210,7 +210,9 @@ func (b *repair) event(ev event, last bool) {
 	}
 	switch s.kind {
 	case text:
-		b.mergeText(&s)
+		b.merge(&s, `"content":"`)
+	case musing:
+		b.merge(&s, `"reasoning_content":"`)
 	case args:
 		b.mergeArgs(data, &s, last)
 	case call:
@@ -267,16 +269,16 @@ func (b *repair) pass(data []byte) {
 	b.out = append(b.out, '\n')
 }
 
-// mergeText puts a piece of content into the merge under way, or begins one.
-func (b *repair) mergeText(s *shape) {
+// merge puts a piece of content or reasoning into the merge under way, or begins one.
+func (b *repair) merge(s *shape, field string) {
 	b.held.called(s.model)
 	if s.choice != 0 || len(s.body) == 0 {
 		return // only one choice was asked for
 	}
-	if b.run.kind != text {
+	if b.run.kind != s.kind {
 		b.closeRun()
 		b.begin()
-		b.out = append(b.out, `"content":"`...)
+		b.out = append(b.out, field...)
 		b.run = *s
 	}
 	b.out = append(b.out, s.body...)
@@ -347,7 +349,7 @@ func (b *repair) closeRun() {
 // closeDelta ends the delta of the merge under way; false when there is none.
 func (b *repair) closeDelta() bool {
 	switch b.run.kind {
-	case text:
+	case text, musing:
 		b.out = append(b.out, `"}`...)
 	case args:
 		b.out = append(b.out, `"}}]}`...)

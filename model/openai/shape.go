@@ -6,12 +6,13 @@ import "bytes"
 type kind uint8
 
 const (
-	odd   kind = iota // decoded in full and written anew, or an error
-	plain             // passes as it is
-	text              // a delta of nothing but content, perhaps with a role: may be merged
-	args              // a delta of nothing but one call's arguments: may be merged
-	call              // a delta that names one call: its id, its name, perhaps arguments
-	bill              // no choice, only a usage in the words of OpenAI
+	odd    kind = iota // decoded in full and written anew, or an error
+	plain              // passes as it is
+	text               // a delta of nothing but content, perhaps with a role: may be merged
+	musing             // a delta of nothing but reasoning: may be merged
+	args               // a delta of nothing but one call's arguments: may be merged
+	call               // a delta that names one call: its id, its name, perhaps arguments
+	bill               // no choice, only a usage in the words of OpenAI
 )
 
 // shape is what one walk over an event tells about it.
@@ -19,8 +20,8 @@ type shape struct {
 	kind   kind
 	choice int
 	tool   int    // the provider's index of the call, for args and call
-	body   []byte // the content or the arguments, still escaped; for bill the usage
-	at     int    // where body begins, for text and args
+	body   []byte // the content, the reasoning or the arguments, still escaped; for bill the usage
+	at     int    // where body begins, for text, musing and args
 	finish bool   // a finish_reason stands in it
 	word   []byte // that reason
 	model  []byte // the model's name, still escaped; nil when it is not given
@@ -46,6 +47,9 @@ type walk struct {
 	content bool
 	said    []byte // the content, still escaped
 	saidAt  int    // where that begins
+	mused   []byte // the reasoning, likewise
+	musedAt int
+	foreign bool // in a field that go-openai does not know
 	calls   bool
 	other   bool // reasoning or finish: passes, never merged
 	role    bool // goes with content, or with a call's name
@@ -68,17 +72,20 @@ func classify(data []byte) shape {
 		return shape{}
 	}
 	s.kind = w.sort()
-	if !w.calls {
+	switch {
+	case s.kind == musing:
+		s.body, s.at = w.mused, w.musedAt
+	case !w.calls:
 		s.body, s.at = w.said, w.saidAt
 	}
 	return s
 }
 
 // tells says whether the bytes of an event say all that go-openai's types would: also of one that says several things at once, as the
-// repairing layer writes them. body then is its content, or the arguments of its call; kind is text, call or plain.
+// repairing layer writes them. body then is its content, its reasoning, or the arguments of its call; kind is text, musing, call or plain.
 func tells(data []byte) (shape, bool) {
 	w := walk{cursor: cursor{b: data}, clean: true}
-	if !w.whole() || w.choices > 1 || w.rich || w.thought || !w.clean || bytes.IndexByte(w.word, '\\') >= 0 || w.calls && len(w.said) > 0 {
+	if !w.whole() || w.choices > 1 || w.rich || w.foreign || w.thought && (w.calls || len(w.said) > 0) || !w.clean || bytes.IndexByte(w.word, '\\') >= 0 || w.calls && len(w.said) > 0 {
 		return shape{}, false
 	}
 	s := w.shape
@@ -86,6 +93,8 @@ func tells(data []byte) (shape, bool) {
 	switch {
 	case w.calls:
 		s.kind = call
+	case w.thought:
+		s.kind, s.body = musing, w.mused
 	case len(w.said) > 0:
 		s.kind, s.body = text, w.said
 	default:
@@ -105,7 +114,7 @@ func (w *walk) whole() bool {
 func (w *walk) sort() kind {
 	named := len(w.id) > 0 || len(w.name) > 0
 	switch {
-	case w.calls && (w.other || w.rich || !w.clean || len(w.said) > 0):
+	case w.calls && (w.other || w.rich || w.foreign || !w.clean || len(w.said) > 0):
 		return odd
 	case w.calls && named:
 		return call
@@ -113,9 +122,11 @@ func (w *walk) sort() kind {
 		return odd
 	case w.calls:
 		return args
-	case w.content && !w.other && w.clean:
+	case w.thought && len(w.said) == 0 && len(w.word) == 0 && w.clean:
+		return musing
+	case w.content && !w.other && w.clean && !w.foreign:
 		return text
-	case w.rich:
+	case w.rich || w.foreign:
 		return odd
 	default:
 		return plain
@@ -215,17 +226,17 @@ func (w *walk) deltaField(key []byte) bool {
 	case "role":
 		w.role = true
 		return w.short()
-	case "reasoning_content":
-		body, _, ok := w.str()
-		w.thought = len(body) > 0
-		w.other = w.other || w.thought
+	case "reasoning_content", "reasoning": // two words for it; who uses both is odd
+		body, clean, ok := w.str()
+		w.thought, w.mused, w.musedAt, w.clean = len(body) > 0, body, w.i-1-len(body), w.clean && clean
+		w.other, w.foreign = w.other || w.thought, w.thought && string(key) == "reasoning"
 		return ok && w.once(5)
 	case "tool_calls":
 		return w.once(6) && w.array(func(i int) bool {
 			w.calls = true
 			return i == 0 && w.call()
 		})
-	default: // reasoning, refusal, function_call and what is yet unknown
+	default: // refusal, function_call and what is yet unknown
 		return false
 	}
 }
