@@ -25,7 +25,6 @@ func TestOpenAIOverTheScriptedEndpointKeepsThePromisesOfAModel(t *testing.T) {
 		"as it is":         {},
 		"byte by byte":     {ChunkSize: 1, ChunkDelay: time.Nanosecond},
 		"with a key":       {APIKey: "sk-conformance"},
-		"a refusal first":  {FailFirst: 1},
 		"an outage first":  {FailFirst: 1, FailStatus: 503},
 		"after some delay": {Latency: time.Millisecond},
 	} {
