@@ -221,7 +221,7 @@ func (r *run) context(ctx context.Context, spec *tools.Spec) (*tools.Context, fu
 	m := r.m
 	tc := &tools.Context{
 		Signal: ctx, Agent: m.GetAgent(), ExecID: m.GetExecId(), Reach: r.svc.Reach, Redact: r.svc.Redact.String,
-		Trust: m.GetWorkspace().GetTrust(), Known: make(map[string]string, len(m.GetKnownFiles())),
+		Trust: m.GetWorkspace().GetTrust(), Known: make(map[string]string, len(m.GetKnownFiles())), Fresh: m.GetFresh(),
 	}
 	var err error
 	if tc.Sandbox, err = r.svc.sandboxFor(ctx, m.GetWorkspace().GetMode()); err != nil {

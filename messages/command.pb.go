@@ -9952,6 +9952,7 @@ type Execute struct {
 	WorkerId           string                 `protobuf:"bytes,10,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
 	Env                []*EnvVar              `protobuf:"bytes,11,rep,name=env,proto3" json:"env,omitempty"`
 	KnownFiles         []*FileHash            `protobuf:"bytes,12,rep,name=known_files,json=knownFiles,proto3" json:"known_files,omitempty"`                         // files this conversation has read, for edits
+	Fresh              bool                   `protobuf:"varint,191,opt,name=fresh,proto3" json:"fresh,omitempty"`                                                   // a file may be changed that was not read: a step of a pipeline asks, which its author has written, and no model
 	Reconcile          bool                   `protobuf:"varint,13,opt,name=reconcile,proto3" json:"reconcile,omitempty"`                                            // only ask whether it happened
 	PreconditionHashes []*FileHash            `protobuf:"bytes,14,rep,name=precondition_hashes,json=preconditionHashes,proto3" json:"precondition_hashes,omitempty"` // for reconcile
 	Attempt            uint32                 `protobuf:"varint,15,opt,name=attempt,proto3" json:"attempt,omitempty"`
@@ -10087,6 +10088,13 @@ func (x *Execute) GetKnownFiles() []*FileHash {
 		return x.KnownFiles
 	}
 	return nil
+}
+
+func (x *Execute) GetFresh() bool {
+	if x != nil {
+		return x.Fresh
+	}
+	return false
 }
 
 func (x *Execute) GetReconcile() bool {
@@ -14532,7 +14540,7 @@ const file_command_proto_rawDesc = "" +
 	"\x04step\x18r \x01(\tR\x04step\"U\n" +
 	"\fReportBudget\x12\x1b\n" +
 	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12(\n" +
-	"\x05spent\x18\x02 \x01(\v2\x12.troupe.v1.AmountsR\x05spent\"\xdd\b\n" +
+	"\x05spent\x18\x02 \x01(\v2\x12.troupe.v1.AmountsR\x05spent\"\xf4\b\n" +
 	"\aExecute\x12\x17\n" +
 	"\aexec_id\x18\x01 \x01(\tR\x06execId\x12\x17\n" +
 	"\acall_id\x18\x02 \x01(\tR\x06callId\x12\x12\n" +
@@ -14549,7 +14557,8 @@ const file_command_proto_rawDesc = "" +
 	" \x01(\tR\bworkerId\x12#\n" +
 	"\x03env\x18\v \x03(\v2\x11.troupe.v1.EnvVarR\x03env\x124\n" +
 	"\vknown_files\x18\f \x03(\v2\x13.troupe.v1.FileHashR\n" +
-	"knownFiles\x12\x1c\n" +
+	"knownFiles\x12\x15\n" +
+	"\x05fresh\x18\xbf\x01 \x01(\bR\x05fresh\x12\x1c\n" +
 	"\treconcile\x18\r \x01(\bR\treconcile\x12D\n" +
 	"\x13precondition_hashes\x18\x0e \x03(\v2\x13.troupe.v1.FileHashR\x12preconditionHashes\x12\x18\n" +
 	"\aattempt\x18\x0f \x01(\rR\aattempt\x12-\n" +

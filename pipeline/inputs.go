@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -13,7 +14,7 @@ import (
 func (in *Input) check(v any) (any, error) {
 	v, err := plain(v)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("input %s: %w", in.Name, err)
 	}
 	ok := false
 	switch in.Type {
@@ -57,7 +58,7 @@ func (in *Input) read(text string) (any, error) {
 		return text, nil
 	}
 	v, err := decodeJSON(text)
-	if err != nil || v == nil {
+	if err != nil || v == nil || !json.Valid([]byte(text)) {
 		return nil, fmt.Errorf("input %s is of type %s, and %s is none: write it as JSON", in.Name, in.Type, clip(text))
 	}
 	return v, nil

@@ -6,6 +6,7 @@ package yamldoc
 import (
 	"bytes"
 	"fmt"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/goccy/go-yaml"
@@ -95,7 +96,11 @@ func parse(src []byte, noun string) (body ast.Node, fault *Fault) {
 func syntax(err error) *Fault {
 	if e, ok := err.(yaml.Error); ok { //nolint:errorlint // the parser returns it bare
 		line, col := Position(e.GetToken())
-		return &Fault{Line: line, Col: col, What: "YAML syntax: " + Printable(e.GetMessage())}
+		fault := &Fault{Line: line, Col: col, What: "YAML syntax: " + Printable(e.GetMessage())}
+		if strings.Contains(e.GetMessage(), "'\t'") {
+			fault.What, fault.Fix = "YAML syntax: the line is indented with a tab", "indent with spaces"
+		}
+		return fault
 	}
 	return &Fault{What: "YAML syntax: " + Printable(err.Error())}
 }
