@@ -82,12 +82,6 @@ type member struct {
 	born        *opened    // what it starts with, when it was just made; else nil
 }
 
-// respawn starts a worker anew after its pause.
-type respawn struct {
-	worker string
-	gen    uint64
-}
-
 func newSession(svc *Services) *Session {
 	s := &Session{svc: svc, log: svc.Log, workers: make(map[string]*member, 1)}
 	s.receive = (*Session).unborn

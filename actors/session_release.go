@@ -67,3 +67,9 @@ func (w *member) refused() *messages.Failure {
 	}
 	return messages.Fail(messages.CodeQuarantined, fmt.Sprintf("worker %s is quarantined: %s", w.id, w.quarantined), hint)
 }
+
+// respawn starts a worker anew after its pause.
+type respawn struct {
+	worker string
+	gen    uint64
+}
