@@ -31,9 +31,9 @@ func Golden(tb testing.TB, path, got string, update bool) {
 
 func write(tb testing.TB, path, text string) {
 	tb.Helper()
-	err := os.MkdirAll(filepath.Dir(path), 0o750)
+	err := os.MkdirAll(filepath.Dir(path), 0o755) //nolint:gosec // as any other file of a repository
 	if err == nil {
-		err = os.WriteFile(path, []byte(text), 0o600)
+		err = os.WriteFile(path, []byte(text), 0o644) //nolint:gosec // as any other file of a repository
 	}
 	if err != nil {
 		tb.Fatalf("write the golden file: %v", err)

@@ -251,6 +251,51 @@ func passes(ctx context.Context, clock *troupetest.Clock) {
 	}
 }
 
+// ending is a test whose end comes when it is called for.
+type ending struct {
+	failing
+	end []func()
+}
+
+func (e *ending) Cleanup(fn func()) { e.end = append(e.end, fn) }
+
+// TestAToolThatDoesNotEndFailsTheTestInsteadOfHangingIt has one that looks at no context.
+func TestAToolThatDoesNotEndFailsTheTestInsteadOfHangingIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began, release := make(chan struct{}), make(chan struct{})
+		tool, err := tools.Func(tools.Spec{Name: "hang", Description: "Hangs.", Effect: messages.Effect_PURE, NoWorkspace: true},
+			func(*tools.Context, struct{}) (*tools.Result, error) {
+				close(began)
+				<-release
+				return &tools.Result{}, nil
+			})
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := &ending{failing: failing{TB: t}}
+		rt := troupetest.Runtime(e, troupe.Options{Model: troupetest.Model(t, slow), Tools: []troupe.Tool{tool}, Agents: []troupe.Agent{{Name: "default", Tools: []string{"hang"}}}})
+		s, err := rt.Session(t.Context(), troupe.SessionOptions{Rules: []string{"hang"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error, 1)
+		go func() {
+			_, err := s.Run(t.Context(), "hang")
+			ended <- err
+		}()
+		<-began
+		for _, fn := range e.end {
+			fn()
+		}
+		if !strings.HasPrefix(e.said, "the runtime has not ended within") {
+			t.Errorf("%q", e.said)
+		}
+		close(release)
+		<-ended
+		<-time.After(time.Minute)
+	})
+}
+
 // TestAScriptMayBeOfASubtestOfAnyName names some as tables of tests do.
 func TestAScriptMayBeOfASubtestOfAnyName(t *testing.T) {
 	for _, name := range []string{"a, b", "#01", "1.5", "ünï", strings.Repeat("long", 40), "-"} {

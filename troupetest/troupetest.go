@@ -58,7 +58,12 @@ func Runtime(tb testing.TB, o troupe.Options) *troupe.Runtime {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() {
-		if err := rt.Close(context.WithoutCancel(tb.Context())); err != nil { // it has ended by now
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(tb.Context()), ends) // which has ended by now
+		defer cancel()
+		switch err := rt.Close(ctx); {
+		case ctx.Err() != nil:
+			tb.Errorf("the runtime has not ended within %v: a tool, a hook or a model of the test goes on though its context has ended (of a tool: Signal): %v", ends, err)
+		case err != nil:
 			tb.Error(err)
 		}
 		if inBubble() {
@@ -67,6 +72,9 @@ func Runtime(tb testing.TB, o troupe.Options) *troupe.Runtime {
 	})
 	return rt
 }
+
+// ends is how long a runtime may take to end. Calls that are cancelled have 5 s for that (Limits.Grace).
+const ends = 30 * time.Second
 
 // settles is how long the actor library may keep a goroutine after its last message: a bubble has to wait for that, in its own time.
 const settles = 2 * time.Second
