@@ -117,6 +117,7 @@ func (m *models) restart() {
 			delete(m.scripts, name)
 		}
 	}
+	m.known = nil
 }
 
 // loadScript finds a built-in script, or reads the one in a file: what has a separator or ends

@@ -149,19 +149,15 @@ func transcriptsIn(dir string, works map[string]bool) (all []*troupetest.Transcr
 // testError is an error of a transcript, or of what it names.
 func testError(err error) error {
 	var bad *troupetest.TranscriptError
-	var told *exitError
-	isBad := errors.As(err, &bad)
 	switch {
-	case isBad && errors.As(bad.Err, &told): // it says more
-		return &exitError{code: told.code, what: err.Error(), hint: told.hint, err: err}
-	case errors.As(err, &told):
+	case !errors.As(err, &bad):
 		return err
-	case errors.Is(err, fs.ErrNotExist):
-		return &exitError{code: exitMissing, what: err.Error(), err: err}
-	case isBad:
-		return &exitError{code: exitInput, what: err.Error(), hint: "docs/transcripts.md has the format", err: err}
+	case bad.Err != nil:
+		if why := classify(bad.Err); why.code != exitFailed { // of what the transcript names
+			return &exitError{code: why.code, what: err.Error(), hint: why.hint, err: err}
+		}
 	}
-	return err
+	return &exitError{code: exitInput, what: err.Error(), hint: "docs/transcripts.md has the format", err: err}
 }
 
 // playAll plays in a house that keeps everything in memory.
@@ -220,10 +216,10 @@ func (a *app) playOne(ctx context.Context, f *testFlags, h *house, t *troupetest
 	case ctx.Err() != nil:
 		return j, context.Cause(ctx)
 	case err != nil:
-		j.State, j.Error, j.Scripted = "error", err.Error(), true
+		j.State, j.Error = "error", err.Error()
 		return j, nil //nolint:nilerr // it stands in the result
 	}
-	j.Scripted, j.Diff = p.Scripted, p.Diff()
+	j.Scripted, j.Diff = p.Scripted && byScript(t, s), p.Diff()
 	switch {
 	case j.Diff == "":
 	case f.update:
@@ -235,6 +231,11 @@ func (a *app) playOne(ctx context.Context, f *testFlags, h *house, t *troupetest
 		j.State = "differs"
 	}
 	return j, nil
+}
+
+// byScript says whether an agent was asked by way of a script: of a model that never answered, nothing else tells.
+func byScript(t *troupetest.Transcript, s troupetest.Stage) bool {
+	return t.Pipeline != "" || strings.HasPrefix(s.Model, config.Scripted+"/")
 }
 
 // stage is the folder, the model and the pipeline that a transcript names, beside its file.
@@ -252,7 +253,7 @@ func (a *app) stage(ctx context.Context, f *testFlags, loaded *config.Loaded, m 
 	name := t.Model
 	if f.model != "" {
 		name = f.model
-	} else if isScriptFile(name) && !strings.HasPrefix(name, config.Scripted+"/") {
+	} else if namesScript(t) {
 		path, err := filepath.Abs(t.Beside(name))
 		if err != nil {
 			return s, err
@@ -276,6 +277,16 @@ func (a *app) stage(ctx context.Context, f *testFlags, loaded *config.Loaded, m 
 		}
 	}
 	return s, t.Check(s)
+}
+
+// namesScript says whether a transcript's model is the file of a script: it ends like one, or is there. PROVIDER/NAME is neither.
+func namesScript(t *troupetest.Transcript) bool {
+	if t.Model == "" || strings.HasPrefix(t.Model, config.Scripted+"/") {
+		return false
+	}
+	ext := strings.ToLower(filepath.Ext(t.Model))
+	info, err := os.Stat(t.Beside(t.Model))
+	return ext == ".yaml" || ext == ".yml" || err == nil && info.Mode().IsRegular()
 }
 
 // testAgent refuses a profile that is not configured.
