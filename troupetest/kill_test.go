@@ -278,10 +278,12 @@ func TestAToolThatDoesNotEndFailsTheTestInsteadOfHangingIt(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ended := make(chan error, 1)
+		ended := make(chan struct{})
 		go func() {
-			_, err := s.Run(t.Context(), "hang")
-			ended <- err
+			defer close(ended)
+			if _, err := s.Run(t.Context(), "hang"); err == nil {
+				t.Error("the turn of a runtime that was closed has ended well")
+			}
 		}()
 		<-began
 		for _, fn := range e.end {
