@@ -41,6 +41,7 @@ type holder struct {
 	tenant     string
 	session    string
 	background bool
+	unless     bool   // it would rather ask another model than wait for one that is out of order, or wants a pause
 	arrival    uint64 // its number in the queue
 }
 
@@ -96,8 +97,8 @@ func (l *Limiter) acquire(c actor.Context, m *messages.AcquirePermit) {
 	if h.session == "" {
 		h.session = h.who.GetId()
 	}
-	if now := l.now(); m.GetUnlessOpen() && l.state.probing() && (l.held > 0 || l.state.wait(now) > 0) {
-		c.Send(h.who, &messages.PermitDenied{Request: h.request, ForMs: l.state.wait(now).Milliseconds()})
+	if h.unless = m.GetUnlessOpen(); h.unless && l.closed() {
+		l.deny(c, h)
 		return
 	}
 	id := h.who.GetId()
@@ -119,6 +120,29 @@ func (l *Limiter) acquire(c actor.Context, m *messages.AcquirePermit) {
 	}
 	l.turns.add(h)
 	l.grant(c)
+}
+
+// closed says whether who can ask another model should: the provider wants a pause that is worth it, or is out of order and another call tries it, or will.
+func (l *Limiter) closed() bool {
+	wait := l.state.wait(l.now())
+	return wait > shortPause || l.state.probing() && (l.held > 0 || wait > 0)
+}
+
+func (l *Limiter) deny(c actor.Context, h *holder) {
+	c.Send(h.who, &messages.PermitDenied{Request: h.request, ForMs: l.state.wait(l.now()).Milliseconds(), Paused: !l.state.probing()})
+}
+
+// denyAll is for those who waited already when the provider closed.
+func (l *Limiter) denyAll(c actor.Context) {
+	if !l.closed() {
+		return
+	}
+	for _, h := range l.turns.all() {
+		if h.unless {
+			l.end(h)
+			l.deny(c, h)
+		}
+	}
 }
 
 // view says who waits, in order.
@@ -177,6 +201,9 @@ func (l *Limiter) release(c actor.Context, key permitKey, m *messages.ReleasePer
 	l.rates.requests.spend(l.now(), int64(m.GetRequests())-1)
 	l.rates.tokens.spend(l.now(), m.GetTokens())
 	l.state.note(l.now(), m)
+	if m.GetOutcome() != messages.ReleasePermit_ANSWERED {
+		l.denyAll(c)
+	}
 	l.grant(c)
 }
 

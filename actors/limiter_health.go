@@ -20,6 +20,7 @@ type health struct {
 
 const (
 	mostStrikes  = 5
+	shortPause   = time.Second     // is waited for also by who could ask another model
 	longestPause = 5 * time.Minute // that a provider is granted: what it says may be wrong
 )
 

@@ -110,14 +110,18 @@ func (w *Worker) nextModel() string {
 	return w.state.Model()
 }
 
-// permitDenied: the provider is out of order, and another model may be asked.
+// permitDenied: the provider is out of order, or wants a pause, and another model may be asked.
 func (w *Worker) permitDenied(c actor.Context, m *messages.PermitDenied) {
 	g := w.gen
 	if g == nil || g.request != m.GetRequest() || g.permit {
 		return
 	}
 	w.denied = true
-	w.generationFailed(c, &model.Error{Class: model.Overloaded, Message: fmt.Sprintf("provider %q is out of order: too many calls in a row have failed", g.provider)}, "")
+	err := &model.Error{Class: model.Overloaded, Message: fmt.Sprintf("provider %q is out of order: too many calls in a row have failed", g.provider)}
+	if m.GetPaused() {
+		err = &model.Error{Class: model.RateLimited, Message: fmt.Sprintf("provider %q wants a pause of %s more", g.provider, (time.Duration(m.GetForMs()) * time.Millisecond).Round(time.Second))}
+	}
+	w.generationFailed(c, err, "")
 }
 
 // permitAnswered goes on with the call, or with another model.

@@ -9360,7 +9360,7 @@ type AcquirePermit struct {
 	Session       string                 `protobuf:"bytes,82,opt,name=session,proto3" json:"session,omitempty"`                           // sessions take turns
 	Background    bool                   `protobuf:"varint,83,opt,name=background,proto3" json:"background,omitempty"`                    // nobody waits for it himself: others go first
 	Tenant        string                 `protobuf:"bytes,135,opt,name=tenant,proto3" json:"tenant,omitempty"`                            // whose session it is: tenants take turns, and then their sessions
-	UnlessOpen    bool                   `protobuf:"varint,120,opt,name=unless_open,json=unlessOpen,proto3" json:"unless_open,omitempty"` // another model would be asked: PermitDenied, when the provider is out of order
+	UnlessOpen    bool                   `protobuf:"varint,120,opt,name=unless_open,json=unlessOpen,proto3" json:"unless_open,omitempty"` // another model would be asked: PermitDenied, when the provider is out of order or wants a pause
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -9481,11 +9481,12 @@ func (x *PermitGranted) GetRequest() uint64 {
 	return 0
 }
 
-// PermitDenied answers who would rather ask another model than wait for a provider that is out of order.
+// PermitDenied answers who would rather ask another model than wait for a provider that is out of order, or wants a pause.
 type PermitDenied struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Request       uint64                 `protobuf:"varint,1,opt,name=request,proto3" json:"request,omitempty"`
 	ForMs         int64                  `protobuf:"varint,2,opt,name=for_ms,json=forMs,proto3" json:"for_ms,omitempty"` // nothing is begun there for so long; 0: one call tries whether it is back
+	Paused        bool                   `protobuf:"varint,195,opt,name=paused,proto3" json:"paused,omitempty"`          // it wants a pause, and is not out of order
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -9532,6 +9533,13 @@ func (x *PermitDenied) GetForMs() int64 {
 		return x.ForMs
 	}
 	return 0
+}
+
+func (x *PermitDenied) GetPaused() bool {
+	if x != nil {
+		return x.Paused
+	}
+	return false
 }
 
 type ReleasePermit struct {
@@ -14501,10 +14509,11 @@ const file_command_proto_rawDesc = "" +
 	"\vunless_open\x18x \x01(\bR\n" +
 	"unlessOpenJ\x04\bT\x10U\")\n" +
 	"\rPermitGranted\x12\x18\n" +
-	"\arequest\x18\x01 \x01(\x04R\arequest\"?\n" +
+	"\arequest\x18\x01 \x01(\x04R\arequest\"X\n" +
 	"\fPermitDenied\x12\x18\n" +
 	"\arequest\x18\x01 \x01(\x04R\arequest\x12\x15\n" +
-	"\x06for_ms\x18\x02 \x01(\x03R\x05forMs\"\x87\x02\n" +
+	"\x06for_ms\x18\x02 \x01(\x03R\x05forMs\x12\x17\n" +
+	"\x06paused\x18\xc3\x01 \x01(\bR\x06paused\"\x87\x02\n" +
 	"\rReleasePermit\x12\x18\n" +
 	"\arequest\x18\x01 \x01(\x04R\arequest\x12\x16\n" +
 	"\x06tokens\x18\x02 \x01(\x03R\x06tokens\x12\x1a\n" +
