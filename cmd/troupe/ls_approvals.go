@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -61,6 +62,10 @@ func approvalRows(all []messages.ApprovalJSON, now time.Time) [][]string {
 
 // approvalAsks is what a call is about, in a few words.
 func approvalAsks(v *messages.ApprovalJSON) string {
+	if strings.HasPrefix(v.Worker, messages.RunPrefix) { // a run asks, by its own words
+		asks, _, _ := strings.Cut(v.Preview, "\n\n") // and what it shows
+		return oneLine(asks, 60)
+	}
 	if v.Kind == "command" {
 		return oneLine(v.Preview, 60)
 	}

@@ -61,3 +61,22 @@ func TestTheTreeTellsRateTimeLeftFailuresAndCost(t *testing.T) {
 		}
 	}
 }
+
+func TestTheTreeSaysWhatAStepWaitsFor(t *testing.T) {
+	v := manySteps(pipeline.Waiting)
+	v.StepViews[3] = &messages.RunStepView{Step: "third", State: pipeline.Waiting, Items: 1, Waits: 1, Waiting: &messages.Waiting{Kind: messages.WaitApproval, Subject: "exec(make)", ApprovalId: "apr_1"}}
+	v.StepViews[4] = &messages.RunStepView{Step: "fourth", State: pipeline.Running, Items: 9, Waits: 2, Waiting: &messages.Waiting{Kind: messages.WaitPermit, Subject: "openai"}}
+	text := strings.Join((&app{err: io.Discard}).newRunView().branches(v), "\n")
+	for _, want := range []string{"third waiting, waits for an approval of exec(make)", `2 wait, one for a permit for a call of provider "openai"`} {
+		if !strings.Contains(text, want) {
+			t.Errorf("it does not say %q:\n%s", want, text)
+		}
+	}
+}
+
+func TestWhatARunAsksIsListedInItsWords(t *testing.T) {
+	v := &messages.ApprovalJSON{Worker: "run_1", Tool: "pipeline", Arguments: `{"step":"gate"}`, Preview: "Begin 2?\n\n[1,2]", Kind: "arguments"}
+	if got := approvalAsks(v); got != "Begin 2?" {
+		t.Errorf("it asks %q", got)
+	}
+}
