@@ -89,7 +89,7 @@ type Worker struct {
 	trace       *tracing
 	peers       peers
 	mail        mailing
-	ofRun       toldRun
+	ofRun       *toldRun // nil: it is of none
 }
 
 // The states of a worker as every surface names them (acceptance row 31).

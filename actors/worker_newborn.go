@@ -23,7 +23,10 @@ type newborn struct {
 func (w *Worker) born(c actor.Context, m *messages.Configure) {
 	w.id, w.session, w.restarts, w.releasedBy = m.GetWorkerId(), m.GetSessionId(), m.GetRestarts(), m.GetRelease()
 	w.openings = m.GetOpenings()
-	w.persist, w.canAsk, w.ofRun.is = m.GetPersist(), m.GetAsk(), m.GetRun()
+	w.persist, w.canAsk = m.GetPersist(), m.GetAsk()
+	if m.GetRun() {
+		w.ofRun = &toldRun{}
+	}
 	w.log = w.logger()
 	w.configure(c, m)
 }

@@ -195,7 +195,7 @@ func (w *Worker) execute(c actor.Context, call *conversation.Call, m *messages.E
 	if w.delegates(call.Name) {
 		m.Child = w.delegation(call)
 	}
-	m.KnownFiles, m.Fresh = w.state.KnownFiles(p.GetWorkspace()), w.ofRun.is && w.state.Turn().Program()
+	m.KnownFiles, m.Fresh = w.state.KnownFiles(p.GetWorkspace()), w.ofRun != nil && w.state.Turn().Program()
 	w.traceExecute(call, m)
 	c.Request(w.executor, m)
 }

@@ -9,8 +9,8 @@ import (
 
 // toldRun is what a worker of a run has told its Session last of what it waits for. Other workers tell nothing.
 type toldRun struct {
-	is, told bool
-	waits    waitsFor
+	told  bool
+	waits waitsFor
 }
 
 // waitsFor is what a worker waits for, as a run wants to know it; the zero value: it works.
@@ -35,7 +35,7 @@ type workerWaits struct {
 
 // tellRun says what the worker waits for when that has changed. Nothing of it is in a journal: who starts anew says it again.
 func (w *Worker) tellRun(c actor.Context) {
-	if !w.ofRun.is || w.state == nil || w.journal == nil {
+	if w.ofRun == nil || w.state == nil || w.journal == nil {
 		return
 	}
 	now := w.waitsNow()

@@ -45,12 +45,10 @@ func (t *Timer) Stop() {
 }
 
 // Armed says whether it is to come.
-func (t *Timer) Armed() bool { return t.stop != nil }
+func (t *Timer) Armed() bool { return t.system != nil || t.stop != nil }
 
 // Fresh says whether a message with this generation is the newest shot.
-func (t *Timer) Fresh(gen uint64) bool { return t.armed() && gen == t.gen }
-
-func (t *Timer) armed() bool { return t.system != nil || t.stop != nil }
+func (t *Timer) Fresh(gen uint64) bool { return t.Armed() && gen == t.gen }
 
 // Backoff is exponential, capped and jittered: the n-th pause (from 1) lies between half and
 // the whole of First * 2^(n-1), at most Max.
