@@ -63,7 +63,10 @@ func (w *Worker) waitsFor() string {
 	case w.phase != stateWaiting:
 		return ""
 	case w.asksPeople():
-		return fmt.Sprintf("an answer to %d approvals", pendingApprovals(w.state))
+		if n := pendingApprovals(w.state); n != 1 {
+			return fmt.Sprintf("an answer to %d approvals", n)
+		}
+		return "an answer to an approval"
 	case len(w.leases.want) > 0 && w.leases.behind != "":
 		return fmt.Sprintf("the workspace %s, in which session %s works", w.leases.want[0].GetUri(), w.leases.behind)
 	case len(w.leases.want) > 0:
