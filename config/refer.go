@@ -47,6 +47,9 @@ func (c *checker) models() {
 		}
 		c.model(child(at, "provider"), a.Provider+"/"+a.Name)
 		c.model(child(at, "fallback"), a.Fallback)
+		if other, err := cfg.Resolve(a.Fallback); a.Fallback != "" && err == nil && other.Provider == a.Provider && other.Name == a.Name {
+			c.add(child(at, "fallback"), child(at, "fallback")+" is the model itself, which cannot stand in for itself", "name another model, or leave fallback out")
+		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(cfg.Providers)) {
 		if p := cfg.Providers[name]; p.BaseURL == "" {

@@ -73,6 +73,9 @@ func TestCheckFindsContradictions(t *testing.T) {
 		"data: {store: postgres}\n":                                  "data.dsn_env",
 		"cluster: {enabled: true}\n":                                 "cluster.etcd",
 		"sandbox: {exec: container}\n":                               "sandbox.image",
+
+		"providers: {x: {base_url: \"http://h/v1\"}}\nmodels: {a: {provider: x, name: m, fallback: a}}\n":   "models.a.fallback is the model itself",
+		"providers: {x: {base_url: \"http://h/v1\"}}\nmodels: {a: {provider: x, name: m, fallback: x/m}}\n": "models.a.fallback is the model itself",
 	} {
 		m := newMachine(t)
 		m.user(file)
