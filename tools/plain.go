@@ -141,8 +141,15 @@ func (r *plainReader) text() (string, bool) {
 	return "", false
 }
 
-// piece is a part of the text. All parts share one copy.
+// sharedArguments is the size up to which parts of arguments share one copy. Of larger ones a path that is kept must not keep
+// the content of a file along.
+const sharedArguments = 1 << 10
+
+// piece is a part of the text.
 func (r *plainReader) piece(from, to int) string {
+	if len(r.b) > sharedArguments {
+		return string(r.b[from:to])
+	}
 	if r.all == "" {
 		r.all = string(r.b)
 	}

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"math/rand/v2"
 	"reflect"
+	"runtime"
+	"strings"
 	"testing"
 	"unicode/utf8"
 )
@@ -63,4 +65,29 @@ func TestDamagedArgumentsAreNotReadDifferently(t *testing.T) {
 		}
 		agree(t, b)
 	}
+}
+
+// TestAKeptPathKeepsNoContentAlong reads arguments of 1 MiB each and keeps the short one of their two values.
+func TestAKeptPathKeepsNoContentAlong(t *testing.T) {
+	const calls, size = 32, 1 << 20
+	args := []byte(`{"path": "note.txt", "content": "` + strings.Repeat("x", size) + `"}`)
+	live := func() uint64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	before, paths := live(), make([]any, calls)
+	for i := range paths {
+		object, ok := plainArguments(args)
+		if !ok {
+			t.Fatal("the arguments are not read")
+		}
+		paths[i] = object["path"]
+	}
+	if after := live(); after > before+calls*size/4 {
+		t.Errorf("%d paths keep %d bytes", calls, after-before)
+	}
+	runtime.KeepAlive(paths)
+	runtime.KeepAlive(args)
 }
