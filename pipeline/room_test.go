@@ -237,3 +237,29 @@ func TestWhatStepsUsedThatAPlanHasNoMoreIsKept(t *testing.T) {
 	b.run(first, echo)
 	counted(t, b.s)
 }
+
+// What waits for room of a kind that there is none of is not due: a run would look again and again for nothing.
+func TestAPipelineThatWaitsForRoomToBeTriedAgainIsNotDue(t *testing.T) {
+	files := map[string]string{"inner.yaml": head + "steps:\n  - {id: a, agent: x, prompt: a, timeout: 1s, retry: {max: 1, initial: 1h, on: [timeout]}}\n"}
+	b := newBench(t, head+"limits: {concurrency: 1}\nsteps:\n  - {id: out, foreach: '1..2', pipeline: inner.yaml, timeout: 4s, retry: {max: 1, initial: 1s, on: [timeout]}}\n", "{}", files)
+	waited := false
+	for b.s.Finished == nil {
+		if facts := b.s.Decide(b.world()); len(facts) > 0 {
+			for _, f := range facts {
+				b.apply(f)
+			}
+			b.begun = map[string]int{} // an attempt of the pipeline begins its steps anew
+			continue
+		}
+		due := b.s.Due(b.now)
+		if !due.After(b.now) {
+			t.Fatalf("at %v it is due at %v, and has nothing to say", b.now, due)
+		}
+		pipelines, items := underWay(b.s)
+		waited = waited || pipelines[0] == 1 && items == 0
+		b.now = due
+	}
+	if !waited {
+		t.Error("no pipeline has waited for another one that has nothing under way")
+	}
+}

@@ -93,8 +93,9 @@ func (s *State) Due(now time.Time) time.Time {
 	if s.Finished != nil || s.top == nil {
 		return time.Time{}
 	}
-	items, _, _ := s.rooms()
-	pending, free := false, items > 0 && s.allowance(now) > 0
+	d := &decider{s: s, rate: s.allowance(now)}
+	d.room, d.pipelines, _ = s.rooms()
+	pending := false
 	s.top.live(func(ss *StepState) {
 		if ss.Status != Running {
 			return
@@ -104,11 +105,13 @@ func (s *State) Due(now time.Time) time.Time {
 			switch it := ss.Items[i]; {
 			case it.Status == Running:
 				note(it.Deadline)
-			case it.Status == Waiting && it.Asked != nil && it.Answer == nil:
-				note(it.Asked.GetExpiresAtUnixMs())
-			case it.Status == Waiting && (it.NotBefore > now.UnixMilli() || free):
+			case it.Asks():
+				if at := it.Asked.GetExpiresAtUnixMs(); at > now.UnixMilli() || ss.met() {
+					note(at)
+				}
+			case it.Status == Waiting && (it.NotBefore > now.UnixMilli() || d.free(ss) && ss.met()):
 				note(it.NotBefore)
-			case it.Status == Waiting: // for room, or for the rate
+			case it.Status == Waiting: // for room, for the rate, or for what a changed plan has its step need
 				pending = true
 			}
 		}
