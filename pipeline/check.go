@@ -38,6 +38,7 @@ func check(f *File, s *source, o Options) {
 	if len(s.problems) > 0 {
 		return
 	}
+	c.inputs()
 	c.model(f.Defaults.Model)
 	c.text(f.Workspace.Root, c.outer(), wantText)
 	for _, a := range f.Agents {
@@ -53,6 +54,15 @@ func check(f *File, s *source, o Options) {
 		before := len(s.problems)
 		if c.refer("", out.Value.exprs); len(s.problems) == before {
 			c.text(out.Value, c.outer(), wantAny)
+		}
+	}
+}
+
+// inputs sees that a type that is said is one. Without it no value would fit; a run that began so was given none.
+func (c *checker) inputs() {
+	for _, in := range c.f.Inputs {
+		if in.Type == "" && !c.o.begun {
+			c.fail(in.at, fmt.Sprintf("the type of input %q is empty", in.Name), "one of "+strings.Join(inputTypes(), ", "))
 		}
 	}
 }

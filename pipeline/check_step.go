@@ -131,4 +131,33 @@ func (c *checker) arguments(st *Step) {
 			c.fail(c.find(st.Tool, st.at), fmt.Sprintf("step %q: %s needs the argument %q", st.ID, st.Tool, name), "add it below with:")
 		}
 	}
+	if st.Tool == WriteCSV {
+		c.rows(st, given.items["rows"], given.at["rows"])
+	}
+}
+
+// rows sees that what write_csv gets as rows can be some, as far as that stands in the file: the rest is seen when it is written.
+func (c *checker) rows(st *Step, rows *Tree, at place) {
+	if rows == nil {
+		return
+	}
+	if rows.scalar() {
+		c.fail(at, fmt.Sprintf("step %q: the rows of %s are a list, and this is none", st.ID, WriteCSV), "write for example: rows: ${{ steps.X.items }}")
+		return
+	}
+	for i, row := range rows.list {
+		if row.scalar() && !c.full() {
+			c.fail(at, fmt.Sprintf("step %q: row %d of %s is neither a list nor an object", st.ID, i+1, WriteCSV), "write for example: rows: [[a, b], [c, d]]")
+		}
+	}
+	if rows.kind == 'm' {
+		c.fail(at, fmt.Sprintf("step %q: the rows of %s are a list, and this is an object", st.ID, WriteCSV), "write for example: rows: [{a: 1, b: 2}]")
+	}
+}
+
+// scalar says whether a tree is one value that stands in the file, and not what an expression gives.
+func (t *Tree) scalar() bool {
+	computed := false
+	t.exprs(func(*Expr) { computed = true })
+	return (t.kind == 't' || t.kind == 'v') && !computed
 }

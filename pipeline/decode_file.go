@@ -73,7 +73,7 @@ func (s *source) inputs(f *File, node ast.Node) {
 		in := &Input{Name: name, Type: "string"}
 		var def ast.Node
 		s.mapping(v, "input "+name, keyed{
-			"type":        func(n ast.Node) { in.Type = s.oneOf(n, "type", inputTypes()...) },
+			"type":        func(n ast.Node) { in.Type, in.at = s.oneOf(n, "type", inputTypes()...), at(n) },
 			"description": func(n ast.Node) { in.Description = s.word(n, "description") },
 			"required":    func(n ast.Node) { in.Required = s.flag(n, "required") },
 			"default":     func(n ast.Node) { def = n },

@@ -25,6 +25,7 @@ type Input struct {
 	Description string
 	Required    bool
 	Default     any // of Type; nil: none
+	at          place
 }
 
 // Defaults hold for every step that does not say otherwise.

@@ -1,6 +1,7 @@
 package pipeline_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -24,5 +25,30 @@ func TestALineThatIsIndentedWithATabIsToldAsThat(t *testing.T) {
 	_, err := pipeline.Parse("t.yaml", head+"steps:\n  - id: a\n\tagent: default\n", pipeline.Options{})
 	if err == nil || !strings.Contains(err.Error(), "indented with a tab") || !strings.Contains(err.Error(), "indent with spaces") {
 		t.Errorf("%v", err)
+	}
+}
+
+func TestWhatCanBeNoRowsAndNoTypeIsRefusedWhereItStands(t *testing.T) {
+	for with, want := range map[string]string{
+		"rows: 5":                   "t.yaml:6:7: step \"a\": the rows of write_csv are a list, and this is none",
+		"rows: text":                "the rows of write_csv are a list, and this is none",
+		"rows: ~":                   "the rows of write_csv are a list, and this is none",
+		"rows: {a: 1}":              "this is an object",
+		"rows: [[1], 5]":            "row 2 of write_csv is neither a list nor an object",
+		"rows: []":                  "",
+		"rows: [[1, x], {a: 2}]":    "",
+		"rows: '${{ inputs.n }}'":   "",
+		"rows: ['${{ inputs.n }}']": "",
+		"rows: [[1]]}}\ninputs: {m: {type: ''}}#":   "t.yaml:7:20: the type of input \"m\" is empty",
+		"rows: [[1]]}}\ninputs: {m: {type: text}}#": "\"text\" is not known here",
+	} {
+		inputs := "inputs: {n: {type: list, default: []}}\n"
+		if strings.Contains(with, "inputs: {m") {
+			inputs = "description: x\n"
+		}
+		_, err := pipeline.Parse("t.yaml", head+inputs+"steps:\n  - {id: a, tool: write_csv, with: {path: p,\n      "+with+"}}\n", pipeline.Options{})
+		if got := fmt.Sprint(err); (err == nil) != (want == "") || !strings.Contains(got, want) {
+			t.Errorf("%s: %v", with, err)
+		}
 	}
 }
