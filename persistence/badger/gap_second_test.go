@@ -169,7 +169,7 @@ func trySecond(t *testing.T, dir string, block int, entries []tableEntry, stream
 		t.Errorf("of the damage it says %v, %v", all, err)
 	}
 	relist(t, s, want)
-	whole := true // all that the block held was made again
+	whole := block < len(table.blocks)-1 // all that the block held was made again; behind the last one deletions may have been noted
 	for what := range lost {
 		whole = whole && (strings.HasPrefix(what, "index ses") || strings.HasPrefix(what, "timer"))
 	}
