@@ -46,6 +46,11 @@ func copyDatabase(from, to string) error {
 	}
 	for _, e := range entries {
 		source, target := filepath.Join(from, e.Name()), filepath.Join(to, e.Name())
+		if formatOf(e) > 0 {
+			if err := writeFormat(to); err != nil {
+				return err
+			}
+		}
 		if !e.Type().IsRegular() {
 			continue
 		}

@@ -246,7 +246,7 @@ func TestADamagedBackupIsRefusedWhereItIsDamaged(t *testing.T) {
 		t.Fatal(err)
 	}
 	to := filepath.Join(t.TempDir(), "to")
-	if _, err := Restore(context.Background(), Options{Dir: to, Ballast: -1}, []string{bad}, nil); !errors.Is(err, ErrBackup) || !strings.Contains(err.Error(), "format 2") {
+	if _, err := Restore(context.Background(), Options{Dir: to, Ballast: -1}, []string{bad}, nil); !errors.Is(err, ErrBackup) || !strings.Contains(err.Error(), fmt.Sprint("format ", backupFormat+1)) {
 		t.Errorf("restore of a newer format: %v", err)
 	}
 	wantNothing(t, filepath.Dir(to))

@@ -19,7 +19,7 @@ import (
 // over all three. The last one holds the sha-256 of everything before it; nothing follows it.
 const (
 	backupMagic  = "troupe backup\n"
-	backupFormat = 1
+	backupFormat = format // of the store, whose entries it holds; earlier ones are read, too
 	frameHead    = 5
 	maxFrame     = 32 << 20 // a part holds a value of at most pieceSize over partSize
 )
@@ -99,8 +99,8 @@ func readBackup(r io.Reader, do backupParts) (*messages.BackupTrailer, error) {
 	if err := f.expect(frameHeader, header); err != nil {
 		return nil, err
 	}
-	if header.GetFormat() != backupFormat {
-		return nil, fmt.Errorf("it has format %d, this troupe reads %d: %w", header.GetFormat(), backupFormat, ErrBackup)
+	if n := header.GetFormat(); n < 1 || n > backupFormat {
+		return nil, fmt.Errorf("it has format %d, this troupe reads up to %d: %w", header.GetFormat(), backupFormat, ErrBackup)
 	}
 	if len(header.GetMark().GetStore()) != storeIDSize {
 		return nil, fmt.Errorf("its header names no store: %w", ErrBackup)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -31,7 +32,8 @@ func TestFullDiskIsNeitherOpenedNorFlushedTo(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Errorf("close on a full disk: %v", err)
 	}
-	if tables, err := filepath.Glob(filepath.Join(dir, "db", "*.sst")); err != nil || len(tables) > 0 {
+	tables, err := filepath.Glob(filepath.Join(dir, "db", "*.sst"))
+	if tables = slices.DeleteFunc(tables, saysFormat); err != nil || len(tables) > 0 {
 		t.Errorf("closing on a full disk made %q, %v", tables, err)
 	}
 	if _, err := os.Stat(s.ballast()); !errors.Is(err, os.ErrNotExist) {

@@ -92,6 +92,12 @@ func inspect(dir string, key []byte) (*inspection, error) {
 	onDisk := map[uint64]bool{}
 	for _, e := range entries {
 		name := e.Name()
+		if n := formatOf(e); n > 0 {
+			if err := checkFormat(n); err != nil {
+				return nil, err
+			}
+			continue
+		}
 		switch filepath.Ext(name) {
 		case tableSuffix:
 			id, err := strconv.ParseUint(strings.TrimSuffix(name, tableSuffix), 10, 64)

@@ -211,7 +211,7 @@ func (s *Store) checkMark() error {
 }
 
 // countBoot makes the opening durable before anything is acknowledged under its number, with what is written about what is lost, and names a
-// store that has no name yet. floor is the least number of the opening.
+// store that has no name yet. Before that the store says its format. floor is the least number of the opening.
 func countBoot(db *engine.DB, floor, commits uint64, more []*engine.Entry) (boot uint64, id []byte, err error) {
 	if boot, err = readCount(db, metaBoot); err != nil {
 		return 0, nil, fmt.Errorf("read the boot counter: %w", err)
@@ -219,6 +219,9 @@ func countBoot(db *engine.DB, floor, commits uint64, more []*engine.Entry) (boot
 	boot = max(boot+1, floor)
 	if boot >= 1<<32 {
 		return 0, nil, fmt.Errorf("boot counter is %d: %w", boot, persistence.ErrCorrupt)
+	}
+	if err := writeFormat(db.Opts().Dir); err != nil {
+		return 0, nil, err
 	}
 	err = db.Update(func(txn *engine.Txn) error {
 		number := func(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }

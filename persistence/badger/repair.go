@@ -123,7 +123,7 @@ func (r *repair) build(dir string) (err error) {
 		return fmt.Errorf("make a database: %w: %w", persistence.ErrUnavailable, err)
 	}
 	holes, err := salvageInto(db, r.in, r.in.keys)
-	if err = errors.Join(err, db.Close()); err != nil {
+	if err = errors.Join(err, db.Close(), writeFormat(dir)); err != nil {
 		return err
 	}
 	r.out.Damaged = append(r.out.Damaged, holes...)

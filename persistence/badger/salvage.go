@@ -43,10 +43,11 @@ func salvageInto(db *engine.DB, in *inspection, keys *keyring) ([]string, error)
 		return nil, fmt.Errorf("list the database: %w", err)
 	}
 	for _, e := range names {
-		switch filepath.Ext(e.Name()) {
-		case tableSuffix:
+		switch ext := filepath.Ext(e.Name()); {
+		case formatOf(e) > 0:
+		case ext == tableSuffix:
 			err = s.table(e.Name())
-		case logSuffix:
+		case ext == logSuffix:
 			err = s.log(e.Name())
 		}
 		if err = errors.Join(err, s.err); err != nil {
