@@ -159,14 +159,14 @@ func (t *Transport) answer(c *conn, r *http.Request) (*http.Response, error) {
 			c.left = math.MaxInt64
 			return t.repeated(c, r, k), nil
 		}
-		head := bytes.Clone(whole(arrived))
+		there, head := len(arrived), bytes.Clone(whole(arrived))
 		resp, err := http.ReadResponse(c.br, r)
 		if err != nil {
 			return nil, fmt.Errorf("read the head of the answer: %w", err)
 		}
 		if resp.StatusCode >= 200 || resp.StatusCode == http.StatusSwitchingProtocols {
 			c.left = math.MaxInt64
-			if head != nil && streams(resp) {
+			if head != nil && there-c.br.Buffered() == len(head) && streams(resp) { // net/http ends it there, too
 				k := &known{bytes: head, head: *resp}
 				k.head.Body, k.head.Request = nil, nil
 				t.known.Store(k)

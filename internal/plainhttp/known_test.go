@@ -176,10 +176,35 @@ func TestAnEnderEndsADial(t *testing.T) {
 	}
 }
 
+// TestAHeadWithBareLineEndsIsNotTakenForALongerOne: net/http reads a head that ends without returns, and the first empty line that has them stands
+// behind the body.
+func TestAHeadWithBareLineEndsIsNotTakenForALongerOne(t *testing.T) {
+	for _, head := range []string{"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\n\n", "HTTP/1.1 200 OK\nTransfer-Encoding: chunked\n\r\n", "HTTP/1.1 200 OK\nTransfer-Encoding: chunked\r\n\r\n"} {
+		answer := head + "3\r\nyes\r\n0\r\n\r\n"
+		url, _ := raw(t, answers(answer, answer, answer))
+		rt := transport(t)
+		for range 3 {
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			resp, err := rt.RoundTrip(post(ctx, t, url, strings.NewReader("ask")))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if b, err := io.ReadAll(resp.Body); err != nil || string(b) != "yes" {
+				t.Errorf("%q: got %q, %v", head, b, err)
+			}
+			resp.Body.Close()
+			cancel()
+		}
+	}
+}
+
 // FuzzAgain: the answer that net/http reads and the same one once more, whose head is known then, say the same.
 func FuzzAgain(f *testing.F) {
 	const head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
-	for _, s := range []string{head + "3\r\nyes\r\n0\r\n\r\n", head + "3\r\nyes\r\n0\r\nA: b\r\n\r\n", head + "3;x=y\r\nyes\r\n0\r\n\r\nHTTP/1.1", head + "0\r\n\r\n", head + "2\r\nno\r\n1"} {
+	for _, s := range []string{
+		head + "3\r\nyes\r\n0\r\n\r\n", head + "3\r\nyes\r\n0\r\nA: b\r\n\r\n", head + "3;x=y\r\nyes\r\n0\r\n\r\nHTTP/1.1", head + "0\r\n\r\n", head + "2\r\nno\r\n1",
+		"HTTP/1.1 200 OK\nTransfer-Encoding: chunked\n\n3\r\nyes\r\n0\r\n\r\n", "HTTP/1.1 103 x\r\n\r\n" + head + "3\r\nyes\r\n0\r\n\r\n",
+	} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, answer []byte) {
