@@ -11,9 +11,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/iotest"
 
 	goopenai "github.com/sashabaranov/go-openai"
 
+	"github.com/troupe-dev/troupe/messages"
 	"github.com/troupe-dev/troupe/model"
 )
 
@@ -359,6 +361,84 @@ func TestAUsageOnSeveralLinesIsCounted(t *testing.T) {
 	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
 	if len(lines) != 2 || !strings.Contains(lines[1], `"prompt_tokens":5`) {
 		t.Errorf("sent %q", lines)
+	}
+}
+
+// TestTheModelIsNamedWheneverTheProviderNamesIt: also when that is after the first words of the answer, or only at its end.
+func TestTheModelIsNamedWheneverTheProviderNamesIt(t *testing.T) {
+	text := `{%s"choices":[{"index":0,"delta":{"content":"a"}}]}`
+	end := `{%s"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}`
+	bill := `{%s"choices":[],"usage":{"prompt_tokens":1}}`
+	events := []string{text, text, end, bill}
+	for named := range events {
+		for _, apart := range []bool{false, true} {
+			var wire strings.Builder
+			for i, ev := range events {
+				name := ""
+				if i == named {
+					name = `"model":"m",`
+				}
+				fmt.Fprintf(&wire, "data: "+ev+"\n\n", name)
+			}
+			var src io.Reader = strings.NewReader(wire.String() + "data: [DONE]\n\n")
+			if apart {
+				src = iotest.OneByteReader(src)
+			}
+			out, err := io.ReadAll(repairOf(src, 4096))
+			if err != nil {
+				t.Fatal(err)
+			}
+			d := chatDecoder{t: aTry()}
+			for l := range bytes.Lines(out) {
+				if _, err := d.line(bytes.TrimPrefix(l, []byte("data: ")), func(*model.Event) bool { return true }); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if d.model != "m" || d.finish != "stop" || d.usage.GetInputTokens() != 1 {
+				t.Errorf("named in event %d: model %q, reason %q, usage %v\nsent %s", named, d.model, d.finish, d.usage, out)
+			}
+		}
+	}
+}
+
+// TestOneSideOfABillSaysNothingOfTheOther: as go-openai's types read it.
+func TestOneSideOfABillSaysNothingOfTheOther(t *testing.T) {
+	for usage, want := range map[string]counts{
+		`{"prompt_tokens_details":{"cached_tokens":3},"completion_tokens_details":{"reasoning_tokens":4}}`: {cached: 3, reasoning: 4},
+		`{"prompt_tokens_details":{"reasoning_tokens":4,"cached_tokens":3}}`:                               {cached: 3},
+		`{"completion_tokens_details":{"cached_tokens":3,"reasoning_tokens":4}}`:                           {reasoning: 4},
+	} {
+		ev := `{"choices":[],"usage":` + usage + `}`
+		out, err := io.ReadAll(repairOf(strings.NewReader("data: "+ev+"\n\ndata: "+`{"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}`+"\n\ndata: [DONE]\n\n"), 4096))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var sent [][]byte
+		for l := range bytes.Lines(out) {
+			sent = append(sent, bytes.TrimPrefix(l, []byte("data: ")))
+		}
+		got, _ := decoded(t, sent, (*chatDecoder).line)
+		whole, _ := decoded(t, [][]byte{[]byte(ev)}, typed)
+		said := (&messages.Usage{CachedTokens: int64(want.cached), ReasoningTokens: int64(want.reasoning)}).String()
+		if got[0].text != said || whole[0].text != said {
+			t.Errorf("%s: %+v, by its types %+v, want %s", usage, got[0], whole[0], said)
+		}
+	}
+}
+
+// TestWhatALongEventMadeLargeIsNotKept: also what stands around its text, which is kept to compare the next one with.
+func TestWhatALongEventMadeLargeIsNotKept(t *testing.T) {
+	long := strings.Repeat("x", 20<<10)
+	for name, ev := range map[string]string{
+		"nothing":   `{"choices":[{"index":0,"delta":{"content":"a"}}]}`,
+		"around it": `{"id":"` + long + `","choices":[{"index":0,"delta":{"content":"a"}}],"object":"` + long + `"}`,
+		"its model": `{"model":"` + long + long + `","choices":[{"index":0,"delta":{"role":"assistant"}}]}`,
+	} {
+		r := repairOf(nil, bufferSize)
+		r.event(event{data: []byte(ev)}, false)
+		if r.small() != (name == "nothing") {
+			t.Errorf("%s: small is %t", name, r.small())
+		}
 	}
 }
 

@@ -6,8 +6,9 @@
 // are merged into one event.
 //
 // A failed request is made again, with exponential jittered pauses and the provider's
-// Retry-After, as long as the caller has not been given anything: rate limits, overload, refused
-// or broken connections, timeouts and cut streams. A used-up quota is class auth and final.
+// Retry-After, as long as the caller has not been given anything: overload, refused or broken
+// connections, timeouts and cut streams. One that was refused for the number of requests is the
+// caller's to repeat, and a used-up quota is class auth and final.
 package openai
 
 import (

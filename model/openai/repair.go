@@ -87,7 +87,8 @@ func (b *repair) open(of listener, src io.Reader, handle func(*repair, event, bo
 // small says whether its memory is worth keeping.
 func (b *repair) small() bool {
 	const keep = 8 * bufferSize
-	return len(b.fr.buf) <= keep && cap(b.out) <= keep && cap(b.fr.joined) <= keep && cap(b.calls.list) <= 16
+	return len(b.fr.buf) <= keep && cap(b.out) <= keep && cap(b.fr.joined) <= keep && cap(b.calls.list) <= 16 &&
+		cap(b.like.before)+cap(b.like.after)+cap(b.held.name)+cap(b.held.word)+cap(b.held.usage) <= keep
 }
 
 // Read implements io.Reader.
@@ -375,11 +376,14 @@ func (b *repair) tell() {
 		b.out = append(append(append(b.out, `,"finish_reason":"`...), h.word...), '"')
 	}
 	b.out = append(b.out, "}]"...)
+	if len(h.name) > 0 { // it came after the merge had begun
+		b.out = append(append(append(b.out, `,"model":"`...), h.name...), '"')
+	}
 	if len(h.usage) > 0 {
 		b.out = append(append(b.out, `,"usage":`...), h.usage...)
 	}
 	b.out = append(b.out, "}\n"...)
-	h.word, h.usage = h.word[:0], h.usage[:0]
+	h.name, h.word, h.usage = h.name[:0], h.word[:0], h.usage[:0]
 }
 
 // document takes a body that is JSON without any framing: an error that came as a 200.

@@ -298,8 +298,10 @@ func (w *walk) bill() bool {
 			return w.count(&w.spent.out)
 		case "total_tokens":
 			return w.count(nil)
-		case "prompt_tokens_details", "completion_tokens_details":
-			return w.peek() == 'n' && w.literal("null") || w.object(w.detail)
+		case "prompt_tokens_details":
+			return w.details("cached_tokens", &w.spent.cached)
+		case "completion_tokens_details":
+			return w.details("reasoning_tokens", &w.spent.reasoning)
 		}
 		return false
 	})
@@ -307,16 +309,17 @@ func (w *walk) bill() bool {
 	return ok
 }
 
-func (w *walk) detail(key []byte) bool {
-	switch string(key) {
-	case "cached_tokens":
-		return w.count(&w.spent.cached)
-	case "reasoning_tokens":
-		return w.count(&w.spent.reasoning)
-	case "audio_tokens", "accepted_prediction_tokens", "rejected_prediction_tokens":
-		return w.count(nil)
-	}
-	return false
+// details takes the parts of a count, of which one is asked for.
+func (w *walk) details(asked string, into *int) bool {
+	return w.peek() == 'n' && w.literal("null") || w.object(func(key []byte) bool {
+		switch string(key) {
+		case asked:
+			return w.count(into)
+		case "audio_tokens", "accepted_prediction_tokens", "rejected_prediction_tokens":
+			return w.count(nil)
+		}
+		return false
+	})
 }
 
 func (w *walk) count(into *int) bool {
