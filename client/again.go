@@ -30,6 +30,7 @@ const (
 // as long as it is certain that it is not done twice.
 func (c *Client) patiently(ctx context.Context, q *call) (proto.Message, error) {
 	var away time.Time // since when the server is, and not since the request was sent: that may wait for long
+	gone := false      // it was seen to be, since then
 	for try := 1; ; try++ {
 		began := time.Now()
 		reply, err := c.do(ctx, q)
@@ -37,10 +38,13 @@ func (c *Client) patiently(ctx context.Context, q *call) (proto.Message, error) 
 			return reply, err
 		}
 		now := time.Now()
-		if now.Sub(began) > c.patience/8 && wasThere(err) { // it was back meanwhile, and has gone once more
-			away, try = now, 1
+		gone = gone || isGone(err)
+		if gone && now.Sub(began) > c.patience/8 && wasThere(err) { // it was back meanwhile, and has gone once more
+			away, gone, try = now, false, 1
 		}
 		switch {
+		case tooSoon(err): // it is there
+			away, gone = time.Time{}, false
 		case !away.IsZero():
 		case unsent(err):
 			away = began
@@ -88,6 +92,13 @@ func wasThere(err error) bool {
 	var other proxied
 	var refused *messages.Failure
 	return !errors.As(err, &other) && (errors.As(err, &refused) || broken(err) && !unsent(err))
+}
+
+// isGone says that there was no server, or none any more: it has said nothing itself.
+func isGone(err error) bool {
+	var other proxied
+	var refused *messages.Failure
+	return errors.As(err, &other) || !errors.As(err, &refused)
 }
 
 // repeatable says whether a request may be sent again when nobody knows whether it was done.

@@ -145,11 +145,16 @@ func TestASecondRestartWithinOneWaitIsOutlivedLikeTheFirst(t *testing.T) {
 		dir := t.TempDir()
 		var sent atomic.Int32
 		hold(t, dir, func(w http.ResponseWriter, _ *http.Request) {
-			if sent.Add(1) > 5 {
+			n := sent.Add(1)
+			if n > 5 {
 				fmt.Fprint(w, "{}")
 				return
 			}
-			<-time.After(200 * time.Millisecond) // the turn is long
+			if how == "refused" && n%2 == 0 { // it is away: who stands before it says so
+				w.WriteHeader(http.StatusServiceUnavailable)
+				return
+			}
+			<-time.After(400 * time.Millisecond) // the turn is long
 			if how == "cut" {
 				panic(http.ErrAbortHandler)
 			}
@@ -163,6 +168,75 @@ func TestASecondRestartWithinOneWaitIsOutlivedLikeTheFirst(t *testing.T) {
 		_, err := c.Ask(t.Context(), &messages.ToSession{SessionId: "ses_1", Command: &messages.ToSession_AwaitTurn{AwaitTurn: &messages.AwaitTurn{InputId: "i"}}})
 		if err != nil || sent.Load() != 6 {
 			t.Errorf("%s: sent %d times: %v", how, sent.Load(), err)
+		}
+	}
+}
+
+// TestAServerThatIsThereAndAlwaysRefusesIsToldOf: a worker of it hangs, say, and it looks for a second each time before it says so.
+func TestAServerThatIsThereAndAlwaysRefusesIsToldOf(t *testing.T) {
+	dir := t.TempDir()
+	var sent atomic.Int32
+	hold(t, dir, func(w http.ResponseWriter, _ *http.Request) {
+		if sent.Add(1) > 5 {
+			fmt.Fprint(w, "{}")
+			return
+		}
+		<-time.After(150 * time.Millisecond)
+		w.Header().Set("Content-Type", messages.ProblemType)
+		w.WriteHeader(http.StatusServiceUnavailable)
+		fmt.Fprint(w, `{"code":"unavailable","detail":"not all workers answered"}`)
+	})
+	c := dial(t, dir)
+	c.Patience(200 * time.Millisecond)
+	_, err := c.Ask(t.Context(), &messages.ToSession{SessionId: "ses_1", Command: &messages.ToSession_CountJobs{CountJobs: &messages.CountJobs{}}})
+	var f *messages.Failure
+	if !errors.As(err, &f) || f.GetCode() != messages.CodeUnavailable || sent.Load() > 3 {
+		t.Errorf("sent %d times: %v", sent.Load(), err)
+	}
+}
+
+// TestAServerThatSaidNotSoSoonWasThere: it goes away after that, and what counts is since when it does.
+func TestAServerThatSaidNotSoSoonWasThere(t *testing.T) {
+	for _, what := range []string{"a question", "a stream"} {
+		dir := t.TempDir()
+		var sent atomic.Int32
+		first := int32(1)
+		if what == "a stream" {
+			first = 2
+		}
+		hold(t, dir, func(w http.ResponseWriter, _ *http.Request) {
+			n := sent.Add(1) - first
+			switch {
+			case n < 0, n > 1:
+				if what == "a stream" {
+					w.Header().Set("Content-Type", "text/event-stream")
+					fmt.Fprint(w, sse(int(n+2)))
+					return
+				}
+				fmt.Fprint(w, "{}")
+			case n == 0:
+				w.Header().Set("Content-Type", messages.ProblemType)
+				w.WriteHeader(http.StatusTooManyRequests)
+				fmt.Fprint(w, `{"code":"rate_limited","detail":"too many","retry_after_ms":400}`)
+			default:
+				w.WriteHeader(http.StatusServiceUnavailable)
+			}
+		})
+		c := dial(t, dir)
+		c.Patience(300 * time.Millisecond)
+		c.Forget()
+		var err error
+		if what == "a stream" {
+			for e, broken := range c.Events(t.Context(), "ses_1", 0) {
+				if err = broken; e.GetSeq() > 1 {
+					break
+				}
+			}
+		} else {
+			_, err = c.Ask(t.Context(), said())
+		}
+		if err != nil {
+			t.Errorf("%s: sent %d times: %v", what, sent.Load(), err)
 		}
 	}
 }

@@ -84,9 +84,10 @@ func (f *following) again(ctx context.Context, err error) bool {
 	switch {
 	case errors.As(err, &final):
 		return false
-	case tooSoon(err):
+	case tooSoon(err): // the server is there
 		var may bool
 		f.soon++
+		f.failed, f.away = 0, time.Time{}
 		if rest, may = inTurn(err, f.soon); !may {
 			return false
 		}
