@@ -83,6 +83,7 @@ type owning struct {
 
 	answers map[string]*messages.ApprovalResponseFrame // that were given and are not known to have counted
 	refused map[string]int                             // by what was said: how often in a row the server had no room for it; of the reader alone
+	untold  map[string]bool                            // jobs that it had no room for, and that are told of again soon
 
 	keeps   bool   // the server looks after jobs; of the reader alone, as what follows
 	unwatch func() // ends what tells of jobs
@@ -98,7 +99,7 @@ func (c *Client) Own(ctx context.Context, o *Ownership) error {
 	life, end := context.WithCancelCause(context.WithoutCancel(ctx))
 	x := &owning{
 		o: o, ws: ws, ctx: life, end: end, room: make(chan struct{}, ownMost), asks: make(map[string]context.CancelFunc), over: make(map[string]bool),
-		answers: make(map[string]*messages.ApprovalResponseFrame), refused: make(map[string]int), queue: make(chan *messages.ApprovalView, 256), left: make(chan struct{}),
+		answers: make(map[string]*messages.ApprovalResponseFrame), refused: make(map[string]int), untold: make(map[string]bool), queue: make(chan *messages.ApprovalView, 256), left: make(chan struct{}),
 	}
 	ws.SetReadLimit(messages.MaxFrame)
 	err = x.serve(ctx)
@@ -274,9 +275,8 @@ func execute(f *messages.ToolCallFrame) *messages.Execute {
 func (x *owning) resolved(f *messages.RequestResolvedFrame) {
 	switch {
 	case f.ApprovalID != "":
+		x.answered(f.ApprovalID)
 		x.mu.Lock()
-		delete(x.answers, f.ApprovalID)
-		delete(x.refused, f.ApprovalID)
 		if cancel := x.asks[f.ApprovalID]; cancel != nil {
 			cancel()
 		} else {
@@ -291,6 +291,7 @@ func (x *owning) resolved(f *messages.RequestResolvedFrame) {
 		exec, _ := splitWireID(f.CallID)
 		x.o.Owner.Cancel(exec)
 	case f.State == messages.CallSettled:
+		delete(x.refused, f.CallID)
 		x.o.Owner.Settle(splitWireID(f.CallID))
 	}
 }

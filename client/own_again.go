@@ -1,7 +1,6 @@
 package client
 
 import (
-	"slices"
 	"time"
 
 	"github.com/troupe-dev/troupe/messages"
@@ -10,45 +9,75 @@ import (
 // sayAgain says once more, after a pause, what the server had no room for just now: how a job is, or an answer to an approval. False: it is none of these, or the server
 // means it.
 func (x *owning) sayAgain(f *messages.ErrorFrame) bool {
-	id := f.ApprovalID
-	if f.About == messages.FrameJob {
-		id = f.CallID
-	}
-	if f.Code != messages.CodeBusy && f.Code != messages.CodeUnavailable || f.About != messages.FrameJob && f.About != messages.FrameApprovalResponse || id == "" {
+	passing := f.Code == messages.CodeBusy || f.Code == messages.CodeUnavailable
+	switch {
+	case f.About == messages.FrameJob && f.CallID != "" && passing:
+		x.mu.Lock()
+		first := len(x.untold) == 0
+		x.untold[f.CallID] = true
+		x.mu.Unlock()
+		if pause := x.pauseFor(f.CallID); first {
+			x.later(pause, x.jobsAgain)
+		}
+	case f.About == messages.FrameApprovalResponse && f.ApprovalID != "" && passing:
+		x.later(x.pauseFor(f.ApprovalID), func() {
+			x.mu.Lock()
+			answer := x.answers[f.ApprovalID]
+			x.mu.Unlock()
+			if answer != nil {
+				x.send(answer)
+			}
+		})
+	default:
+		if f.About == messages.FrameApprovalResponse {
+			x.answered(f.ApprovalID)
+		}
 		return false
 	}
-	pause := min(firstPause<<min(x.refused[id], 10), longestRest)
+	return true
+}
+
+// pauseFor is how long one waits that was refused just now: longer each time in a row.
+func (x *owning) pauseFor(id string) time.Duration {
+	n := x.refused[id]
 	x.refused[id]++
+	return min(firstPause<<min(n, 10), longestRest)
+}
+
+// answered forgets an answer: another one counted, or this one never will.
+func (x *owning) answered(id string) {
+	x.mu.Lock()
+	delete(x.answers, id)
+	x.mu.Unlock()
+	delete(x.refused, id)
+}
+
+// later does something after a pause, if the connection is there still.
+func (x *owning) later(pause time.Duration, do func()) {
 	x.tasks.Go(func() {
 		t := time.NewTimer(pause)
 		defer t.Stop()
 		select {
 		case <-t.C:
+			do()
 		case <-x.ctx.Done():
-			return
-		}
-		if f.About == messages.FrameJob {
-			x.jobAgain(id)
-			return
-		}
-		x.mu.Lock()
-		answer := x.answers[id]
-		x.mu.Unlock()
-		if answer != nil {
-			x.send(answer)
 		}
 	})
-	return true
 }
 
-// jobAgain tells how a job is by now, unless the server has kept that meanwhile.
-func (x *owning) jobAgain(id string) {
+// jobsAgain tells how the jobs are by now that the server had no room for, unless it has kept their end meanwhile. All at once: what they have printed is read from the disk.
+func (x *owning) jobsAgain() {
+	x.mu.Lock()
+	untold := x.untold
+	x.untold = make(map[string]bool)
+	x.mu.Unlock()
 	o := x.jobs()
 	if o == nil {
 		return
 	}
-	all := o.Jobs()
-	if i := slices.IndexFunc(all, func(j *messages.OwnedJob) bool { return j.GetJobId() == id }); i >= 0 {
-		x.tellJob(all[i])
+	for _, j := range o.Jobs() {
+		if untold[j.GetJobId()] {
+			x.tellJob(j)
+		}
 	}
 }

@@ -3,9 +3,11 @@ package client_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/coder/websocket"
@@ -24,13 +26,8 @@ func (machine) Jobs() []*messages.OwnedJob {
 func (machine) WatchJobs(func(*messages.OwnedJob)) (stop func()) { return func() {} }
 func (machine) EndJob(string, string)                            {}
 
-// TestWhatTheServerHasNoRoomForIsSaidAgain has a server refuse what an owner says, as it is busy, a few times.
-func TestWhatTheServerHasNoRoomForIsSaidAgain(t *testing.T) {
-	dir := t.TempDir()
-	said := make(map[string]int)
-	var mu sync.Mutex
-	var heard sync.WaitGroup
-	heard.Add(2)
+// owned is a server that gives places to owners, and has told fn of what else they say.
+func owned(t *testing.T, dir string, features []string, fn func(f messages.Frame, say func(messages.Frame))) {
 	hold(t, dir, func(w http.ResponseWriter, r *http.Request) {
 		ws, err := websocket.Accept(w, r, nil)
 		if err != nil {
@@ -57,32 +54,47 @@ func TestWhatTheServerHasNoRoomForIsSaidAgain(t *testing.T) {
 				t.Error(err)
 				return
 			}
-			mu.Lock()
-			said[f.FrameType()]++
-			n := said[f.FrameType()]
-			mu.Unlock()
 			switch f := f.(type) {
 			case *messages.HelloFrame:
-				say(&messages.HelloFrame{Version: messages.FrameVersion, Features: []string{messages.FeatureJobs, messages.FeatureApprovals}})
+				say(&messages.HelloFrame{Version: messages.FrameVersion, Features: features})
 			case *messages.AttachFrame:
 				if f.Leave {
 					return
 				}
 				say(&messages.AttachFrame{Session: f.Session, Workspace: f.Workspace})
-				say(&messages.ApprovalRequestFrame{Approval: (&messages.ApprovalView{ApprovalId: "app_1", SessionId: "ses_1"}).JSON()})
-			case *messages.JobFrame:
-				if n > 3 {
-					heard.Done()
-					continue
-				}
-				say(&messages.ErrorFrame{About: messages.FrameJob, CallID: f.JobID, Code: messages.CodeBusy, Message: "too many"})
-			case *messages.ApprovalResponseFrame:
-				if n > 3 {
-					heard.Done()
-					continue
-				}
-				say(&messages.ErrorFrame{About: messages.FrameApprovalResponse, ApprovalID: f.ApprovalID, Code: messages.CodeBusy, Message: "too many"})
 			}
+			fn(f, say)
+		}
+	})
+}
+
+// TestWhatTheServerHasNoRoomForIsSaidAgain has a server refuse what an owner says, as it is busy, a few times.
+func TestWhatTheServerHasNoRoomForIsSaidAgain(t *testing.T) {
+	dir := t.TempDir()
+	said := make(map[string]int)
+	var mu sync.Mutex
+	var heard sync.WaitGroup
+	heard.Add(2)
+	owned(t, dir, []string{messages.FeatureJobs, messages.FeatureApprovals}, func(f messages.Frame, say func(messages.Frame)) {
+		mu.Lock()
+		said[f.FrameType()]++
+		n := said[f.FrameType()]
+		mu.Unlock()
+		switch f := f.(type) {
+		case *messages.AttachFrame:
+			say(&messages.ApprovalRequestFrame{Approval: (&messages.ApprovalView{ApprovalId: "app_1", SessionId: "ses_1"}).JSON()})
+		case *messages.JobFrame:
+			if n > 3 {
+				heard.Done()
+				return
+			}
+			say(&messages.ErrorFrame{About: messages.FrameJob, CallID: f.JobID, Code: messages.CodeBusy, Message: "too many"})
+		case *messages.ApprovalResponseFrame:
+			if n > 3 {
+				heard.Done()
+				return
+			}
+			say(&messages.ErrorFrame{About: messages.FrameApprovalResponse, ApprovalID: f.ApprovalID, Code: messages.CodeBusy, Message: "too many"})
 		}
 	})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -106,5 +118,61 @@ func TestWhatTheServerHasNoRoomForIsSaidAgain(t *testing.T) {
 	defer mu.Unlock()
 	if said[messages.FrameJob] != 4 || said[messages.FrameApprovalResponse] != 4 || slices.Contains(told, messages.FrameJob) {
 		t.Errorf("said were %v, told %v", said, told)
+	}
+}
+
+// shop is an owner of many jobs that have ended, which are read from its disk whenever they are asked for.
+type shop struct {
+	machine
+	jobs  int
+	reads *atomic.Int32
+}
+
+func (s shop) Jobs() (all []*messages.OwnedJob) {
+	s.reads.Add(1)
+	for i := range s.jobs {
+		all = append(all, &messages.OwnedJob{JobId: fmt.Sprintf("job_%d", i), SessionId: "ses_1", State: "exited"})
+	}
+	return all
+}
+
+// TestJobsThatTheServerHadNoRoomForAreReadOnce: what each has printed is on the disk, and a machine may have hundreds.
+func TestJobsThatTheServerHadNoRoomForAreReadOnce(t *testing.T) {
+	const jobs = 200
+	dir := t.TempDir()
+	again := make(chan struct{})
+	said, heard := make(map[string]int), 0
+	owned(t, dir, []string{messages.FeatureJobs}, func(f messages.Frame, say func(messages.Frame)) {
+		j, is := f.(*messages.JobFrame)
+		if !is {
+			return
+		}
+		said[j.JobID]++
+		switch heard++; heard {
+		case jobs: // it has heard of each, and had no room for any
+			for id := range said {
+				say(&messages.ErrorFrame{About: messages.FrameJob, CallID: id, Code: messages.CodeBusy, Message: "too many"})
+			}
+		case 2 * jobs:
+			for id, n := range said {
+				if n != 2 {
+					t.Errorf("%s was told %d times", id, n)
+				}
+			}
+			close(again)
+		}
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	done, reads := make(chan error, 1), atomic.Int32{}
+	go func() {
+		done <- dial(t, dir).Own(ctx, &client.Ownership{Session: "ses_1", Workspace: "laptop:/w", Owner: shop{jobs: jobs, reads: &reads}})
+	}()
+	<-again
+	cancel()
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Errorf("it ended with %v", err)
+	}
+	if n := reads.Load(); n > jobs/4 {
+		t.Errorf("they were read %d times", n)
 	}
 }
