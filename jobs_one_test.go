@@ -20,19 +20,25 @@ func TestOneJobIsEndedAndTheOthersGoOn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	long := strings.Repeat("ü", 300) // in bytes it is cut in the middle of one
 	for range 2 {
-		prompted(ctx, t, s, `exec {"command":"sleep 1000","background":true}`)
+		prompted(ctx, t, s, `exec {"command":"sleep 1000; echo `+long+`","background":true}`)
 	}
 	jobs := func() []*messages.BackgroundJob {
 		return ask[*messages.JobCount](t, rt, &messages.ToSession{SessionId: s.ID(), Command: &messages.ToSession_CountJobs{CountJobs: &messages.CountJobs{}}}).GetJobs()
 	}
 	end := func(session, job string) error {
-		_, err := rt.Ask(ctx, &messages.ToSession{SessionId: session, Command: &messages.ToSession_EndJob{EndJob: &messages.EndJob{JobId: job, By: "ann", Reason: "enough"}}})
+		_, err := rt.Ask(ctx, &messages.ToSession{SessionId: session, Command: &messages.ToSession_EndJob{EndJob: &messages.EndJob{JobId: job, By: "ann", Reason: "enough\nof " + long}}})
 		return err
 	}
 	all := jobs()
 	if len(all) != 2 {
 		t.Fatalf("%v", all)
+	}
+	for _, j := range all {
+		if c := j.GetCommand(); !strings.HasPrefix(c, "sleep 1000; echo ü") || !strings.HasSuffix(c, "ü…") || len(c) > 210 || strings.Contains(c, "\n") {
+			t.Errorf("it is shown as %q", c)
+		}
 	}
 	first := all[0].GetJobId()
 	if err := end(other.ID(), first); failureCode(err) != messages.CodeNotFound {
@@ -49,7 +55,7 @@ func TestOneJobIsEndedAndTheOthersGoOn(t *testing.T) {
 			t.Errorf("%q: %v", none, err)
 		}
 	}
-	if said := prompted(ctx, t, s, fmt.Sprintf(`job_output {"job_id":%q}`, first)); !strings.Contains(said, "[killed: ended by ann: enough;") {
+	if said := prompted(ctx, t, s, fmt.Sprintf(`job_output {"job_id":%q}`, first)); !strings.Contains(said, "[killed: ended by ann: enough of üü") {
 		t.Errorf("its agent reads %q", said)
 	}
 }

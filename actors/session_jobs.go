@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/asynkron/protoactor-go/actor"
 
@@ -28,9 +29,17 @@ func (r *run) commandLeft() string {
 	return oneLine(r.svc.Redact.String(a.Command))
 }
 
+// oneLine is the beginning of a text, on one line.
 func oneLine(text string) string {
-	text, _ = cut(strings.Join(strings.Fields(text), " "), shownCommand)
-	return text
+	text = strings.Join(strings.Fields(text), " ")
+	if len(text) <= shownCommand {
+		return text
+	}
+	end := shownCommand
+	for !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return text[:end] + "…"
 }
 
 // listOf are the jobs that some workers have running, the oldest first.
@@ -62,7 +71,7 @@ func (f *Folders) endOne(workers []string, job, why string) <-chan struct{} {
 
 // endJob ends one command that an agent left running, and answers when nothing of it is left.
 func (s *Session) endJob(c actor.Context, m *messages.EndJob) {
-	why := "ended by " + cmp.Or(m.GetBy(), "a person")
+	why := "ended by " + cmp.Or(oneLine(m.GetBy()), "a person")
 	if m.GetReason() != "" {
 		why += ": " + oneLine(s.svc.Redact.String(m.GetReason()))
 	}
