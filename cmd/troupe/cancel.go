@@ -15,7 +15,7 @@ import (
 type cancelFlags struct {
 	keep   bool
 	jobs   bool
-	job    string // the only one to end, and nothing else; "": none
+	job    string // the only one to end, and nothing else, if the flag is given
 	reason string
 }
 
@@ -38,7 +38,7 @@ that was cut off is marked as such; messages between agents that have not arrive
 (exec with background) go on, unless --jobs says so. With --job one of them is ended, and nothing else: troupe ls jobs SESSION lists them.`,
 		Args: exactly("SESSION"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if f.job != "" {
+			if cmd.Flags().Changed("job") {
 				return a.endJob(cmd, args[0], f)
 			}
 			return a.onSession(cmd.Context(), args[0], func(ctx context.Context, n node) error { return a.cancel(ctx, n, args[0], "", f) })
@@ -55,6 +55,9 @@ func (a *app) endJob(cmd *cobra.Command, session string, f *cancelFlags) error {
 		e := usage("troupe cancel: --job ends one command, and nothing else")
 		e.hint = "leave out --jobs and --keep-inputs, or --job"
 		return e
+	}
+	if f.job == "" { // a variable of a script is unset, say
+		return usage("troupe cancel: --job names none: troupe ls jobs %s lists them", visible(session))
 	}
 	return a.onSession(cmd.Context(), session, func(ctx context.Context, n node) error {
 		m := &messages.EndJob{JobId: f.job, By: "user", Reason: f.reason}

@@ -22,6 +22,11 @@ func TestCancelEndsATurnInAnotherProcessAndKeepsWhatWasSaid(t *testing.T) {
 	r := m.start("run", "think", "-C", "a", "-m", "scripted/"+m.slow(), "--trust", "full")
 	r.waitFor("I think.")
 	id := m.onlySession()
+	for _, wrong := range [][]string{{"--job", ""}, {"--job", "job_1", "--jobs"}, {"--job", "job_1", "--keep-inputs"}} { // nothing else is cancelled for it
+		if code, out, stderr := m.run(append([]string{"cancel", id}, wrong...)...); code != exitUsage || !strings.Contains(stderr, "troupe cancel: --job") {
+			t.Errorf("%q ended with %d: %s%s", wrong, code, out, stderr)
+		}
+	}
 	code, out, stderr := m.run("cancel", id, "--reason", "enough")
 	if code != exitDone || out != "1 turns cancelled, 0 inputs taken back\n" {
 		t.Errorf("cancel ended with %d: %s%s", code, out, stderr)
