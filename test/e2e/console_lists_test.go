@@ -47,6 +47,26 @@ func manySessions(browser context.Context, t *testing.T) {
 	x.sees("101 to 150 of 1001")
 }
 
+// listsStay looks at what the browser says of its own requests.
+func listsStay(browser context.Context, t *testing.T) {
+	h := newStage(t, "\n  - reply: {text: hello}\n", gateway.Options{})
+	begin := func(id string) {
+		t.Helper()
+		if _, err := h.rt.Ask(h.ctx, &messages.CreateSession{SessionId: id, Agent: "default"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	begin("ses_first")
+	x := newTab(browser, t, h.url)
+	x.open("/")
+	x.sees("ses_first")
+	x.until("the list was not sent again", `performance.getEntriesByType('resource').some((e) => e.name.includes('/api/sessions?') && e.responseStatus === 304)`)
+	x.sees("ses_first")
+	begin("ses_second")
+	x.sees("ses_second")
+	x.sees("ses_first")
+}
+
 func sessionsAreBegun(browser context.Context, t *testing.T) {
 	m := slow{make(chan struct{})}
 	h := newStageOf(t, troupe.Options{Model: m}, gateway.Options{})

@@ -19,6 +19,7 @@ func TestTheConsoleInABrowser(t *testing.T) {
 		"fields are edited by their schema":                               fieldsAreEdited,
 		"files are put, read and deleted":                                 filesAreKept,
 		"a thousand sessions are found by filters in the address":         manySessions,
+		"a list that has not changed is not sent again, and stays":        listsStay,
 		"a session is begun, and stopped":                                 sessionsAreBegun,
 		"a call in doubt is settled":                                      doubtIsSettled,
 		"a long session opens at its end":                                 longSession,
