@@ -244,13 +244,17 @@ func (x *Owner) note(j *messages.OwnedJob) error {
 		return fmt.Errorf("note job %s: %w", j.GetJobId(), err)
 	}
 	name := filepath.Join(x.o.Jobs, j.GetJobId())
-	if err := writeSynced(name+".new", b); err != nil {
-		return fmt.Errorf("note job %s: %w", j.GetJobId(), err)
+	if err = writeSynced(name+".new", b); err == nil {
+		err = os.Rename(name+".new", name)
 	}
-	if err := os.Rename(name+".new", name); err != nil {
+	if err != nil {
+		_ = os.Remove(name + ".new") // of a disk that is full, say
 		return fmt.Errorf("note job %s: %w", j.GetJobId(), err)
 	}
 	if err := syncDir(x.o.Jobs); err != nil {
+		if j.GetState() == tools.JobRunning {
+			_ = os.Remove(name) // it does not begin, and is not to be taken for one that was cut off
+		}
 		return fmt.Errorf("note job %s: %w", j.GetJobId(), err)
 	}
 	return nil
