@@ -2,6 +2,7 @@ package troupetest_test
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"os"
 	"path/filepath"
@@ -254,5 +255,44 @@ func TestARunThatALanguageModelAnsweredIsNotCalledScripted(t *testing.T) {
 	p, err := tr.Play(t.Context(), troupetest.Runtime(t, troupe.Options{Model: real{troupetest.Model(t, house)}}), troupetest.Stage{Plan: plan})
 	if err != nil || p.Scripted {
 		t.Errorf("%+v, %v", p, err)
+	}
+}
+
+// TestARunIsNotWaitedForByWhoIsNoLongerThere is cancelled while questions are answered.
+func TestARunIsNotWaitedForByWhoIsNoLongerThere(t *testing.T) {
+	tr, err := troupetest.ParseTranscript("t.txt", "pipeline: p.yaml\nrun\nanswer gate ship\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan, err := pipeline.Parse("p.yaml", "version: 1\nname: p\nsteps: [{id: gate, human: {message: \"Go?\", choices: [ship, hold]}}, {id: a, needs: [gate], agent: default, prompt: hello}]\n", pipeline.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	began := make(chan struct{}, 1000)
+	for range 100 {
+		rt := troupetest.Runtime(t, troupe.Options{Model: &stuck{began: began}})
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() {
+			_, err := tr.Play(ctx, rt, troupetest.Stage{Dir: t.TempDir(), Plan: plan})
+			ended <- err
+		}()
+		<-began
+		cancel()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Errorf("error: %v", err)
+		}
+	}
+}
+
+// stuck is a model that answers nobody.
+type stuck struct{ began chan struct{} }
+
+// Stream implements model.Model.
+func (m *stuck) Stream(ctx context.Context, _ *model.Request) iter.Seq2[model.Event, error] {
+	return func(yield func(model.Event, error) bool) {
+		m.began <- struct{}{}
+		<-ctx.Done()
+		yield(model.Event{}, context.Cause(ctx))
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/troupe-dev/troupe"
 	"github.com/troupe-dev/troupe/messages"
@@ -203,7 +204,8 @@ func (r *recorder) watch(ctx context.Context, rt *troupe.Runtime, run *troupe.Ru
 		return run.Wait(ctx)
 	}
 	watching, stop := context.WithCancel(ctx)
-	kicks, ended := make(chan error, 1), make(chan struct{})
+	kicks := make(chan error, 1)
+	var watchers sync.WaitGroup
 	kick := func(err error) {
 		select {
 		case kicks <- err:
@@ -212,18 +214,17 @@ func (r *recorder) watch(ctx context.Context, rt *troupe.Runtime, run *troupe.Ru
 	}
 	defer func() {
 		stop()
-		<-ended
+		watchers.Wait()
 	}()
-	go func() { // of what its agents' calls ask
-		defer close(ended)
+	watchers.Go(func() { // of what its agents' calls ask
 		for e, err := range rt.Events(watching, run.Session(), 0) {
 			if err != nil || e.GetType() == messages.EventApprovalRequested {
 				kick(err)
 			}
 		}
-	}()
+	})
 	views := make(chan *troupe.RunView)
-	go func() { // of what its steps ask
+	watchers.Go(func() { // of what its steps ask
 		var at uint64
 		for watching.Err() == nil {
 			v, err := run.Changed(watching, at)
@@ -237,9 +238,11 @@ func (r *recorder) watch(ctx context.Context, rt *troupe.Runtime, run *troupe.Ru
 			case <-watching.Done():
 			}
 		}
-	}()
+	})
 	for {
 		select {
+		case <-ctx.Done(): // of which the watchers may say nothing
+			return nil, context.Cause(ctx)
 		case err := <-kicks:
 			if err != nil {
 				return nil, err
