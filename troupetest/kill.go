@@ -18,7 +18,7 @@ type Work struct {
 	Options troupe.Options
 	// Do does all of it, from the start, and looks at what came of it. It is called again after a kill, so that what it begins has ids of its choosing
 	// (SessionOptions.ID, Task.ID, RunOptions.ID, Worker.RunOnce): what was done is found under them. An error of a life that is killed counts for
-	// nothing, one of the last life fails the test.
+	// nothing, one of the last life fails the test: give errors back, and call no t.Fatal, which fails it in any life.
 	Do func(ctx context.Context, rt *troupe.Runtime) error
 	// Check looks at the world after the last life: what was done there, and how often. nil: nothing is looked at.
 	Check func(t *testing.T)
@@ -63,7 +63,10 @@ func EveryKill(t *testing.T, prepare func(t *testing.T) Work) {
 	}
 }
 
-var errDead = errors.New("the process was killed here")
+var (
+	errDead = errors.New("the process was killed here")
+	errGone = errors.New("EveryKill: Do has not returned: it has to give its errors back, and not to end the test (t.Fatal)")
+)
 
 // everything is more appends than anybody makes.
 const everything = 1 << 40
@@ -98,7 +101,9 @@ func (w *Work) life(t *testing.T, store *mortal) error {
 		rt, err = troupe.New(ctx, o)
 		opened <- err
 		if err == nil {
-			done <- w.Do(ctx, rt)
+			err = errGone
+			defer func() { done <- err }()
+			err = w.Do(ctx, rt)
 		}
 	}()
 	select {
@@ -117,7 +122,7 @@ func (w *Work) life(t *testing.T, store *mortal) error {
 		stop()
 		err = <-done
 	}
-	return errors.Join(store.excuse(err), rt.Close(context.WithoutCancel(ctx)))
+	return errors.Join(store.excuse(err), closed(ctx, rt))
 }
 
 // last does the work in a life that nobody ends.

@@ -3,6 +3,8 @@ package troupetest_test
 import (
 	"context"
 	"fmt"
+	"os"
+	"os/exec"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -328,4 +330,25 @@ func TestAModelKeepsWhatItIsAskedAndTellsWhatItNeverSaid(t *testing.T) {
 		t.Fatal(err)
 	}
 	troupetest.UsedUp(t, m)
+}
+
+// TestAProgramThatEndsItsTestIsToldNotToDoSo plays the test below in a process of its own, which has to end.
+func TestAProgramThatEndsItsTestIsToldNotToDoSo(t *testing.T) {
+	if os.Getenv("TROUPETEST_FATAL") != "" {
+		troupetest.EveryKill(t, func(t *testing.T) troupetest.Work {
+			return troupetest.Work{Options: troupe.Options{Model: troupetest.Model(t, charges)}, Do: func(context.Context, *troupe.Runtime) error {
+				t.Fatal("no order")
+				return nil
+			}}
+		})
+		return
+	}
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	defer stop()
+	cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestAProgramThatEndsItsTestIsToldNotToDoSo$") //nolint:gosec // this very program
+	cmd.Env = append(os.Environ(), "TROUPETEST_FATAL=1")
+	out, err := cmd.CombinedOutput()
+	if err == nil || ctx.Err() != nil || !strings.Contains(string(out), "no order") || !strings.Contains(string(out), "Do has not returned") {
+		t.Errorf("%v:\n%s", err, out)
+	}
 }

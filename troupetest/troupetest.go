@@ -12,6 +12,8 @@ package troupetest
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"regexp"
 	"strings"
 	"testing"
@@ -58,12 +60,7 @@ func Runtime(tb testing.TB, o troupe.Options) *troupe.Runtime {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(tb.Context()), ends) // which has ended by now
-		defer cancel()
-		switch err := rt.Close(ctx); {
-		case ctx.Err() != nil:
-			tb.Errorf("the runtime has not ended within %v: a tool, a hook or a model of the test goes on though its context has ended (of a tool: Signal): %v", ends, err)
-		case err != nil:
+		if err := closed(tb.Context(), rt); err != nil {
 			tb.Error(err)
 		}
 		if inBubble() {
@@ -71,6 +68,17 @@ func Runtime(tb testing.TB, o troupe.Options) *troupe.Runtime {
 		}
 	})
 	return rt
+}
+
+// closed ends a runtime, also where the context has ended, and says what may be the matter with one that does not end.
+func closed(ctx context.Context, rt *troupe.Runtime) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), ends)
+	defer cancel()
+	err := rt.Close(ctx)
+	if ctx.Err() != nil {
+		return fmt.Errorf("the runtime has not ended within %v: a tool, a hook or a model of the test goes on though its context has ended (of a tool: Signal): %w", ends, errors.Join(err, ctx.Err()))
+	}
+	return err
 }
 
 // ends is how long a runtime may take to end. Calls that are cancelled have 5 s for that (Limits.Grace).
