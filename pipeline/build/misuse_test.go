@@ -24,6 +24,9 @@ func TestWhatIsNilOrOfAnotherPipelineIsAMistakeAndNoCrash(t *testing.T) {
 		"step b: a step that it comes after is nil": func(p *build.Pipeline) {
 			build.Agent[string](p, "b", build.Ask{Prompt: build.Text("x"), Rules: build.Rules{After: []build.Stepper{none}}})
 		},
+		"step c: step first, which it comes after, is one of pipeline other": func(p *build.Pipeline) {
+			build.Agent[string](p, "c", build.Ask{Prompt: build.Text("x"), Rules: build.Rules{After: []build.Stepper{build.Agent[string](other, "first", ask)}}})
+		},
 		"step a: the function that says what is done for each item is nil": func(p *build.Pipeline) {
 			build.ForEach[string, string](p, "a", build.Const([]string{"a"}), nil)
 		},

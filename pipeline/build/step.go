@@ -20,13 +20,15 @@ type Step[T any] struct {
 }
 
 // Stepper is a step of any type.
-type Stepper interface{ stepID() string }
+type Stepper interface {
+	step() (id string, of *Pipeline)
+}
 
-func (s *Step[T]) stepID() string {
+func (s *Step[T]) step() (id string, of *Pipeline) {
 	if s == nil {
-		return ""
+		return "", nil
 	}
-	return s.id
+	return s.id, s.p
 }
 
 func (s *Step[T]) at(what string) expression {
@@ -284,12 +286,17 @@ func finish[T any](p *Pipeline, d *stepDoc, r Rules, uses expression) *Step[T] {
 	}
 	d.Needs = uses.steps
 	for _, s := range r.After {
-		if s == nil || s.stepID() == "" {
-			uses.err = errors.Join(uses.err, errors.New("a step that it comes after is nil"))
-			continue
+		id, of := "", (*Pipeline)(nil)
+		if s != nil {
+			id, of = s.step()
 		}
-		if !slices.Contains(d.Needs, s.stepID()) {
-			d.Needs = append(d.Needs, s.stepID())
+		switch {
+		case id == "":
+			uses.err = errors.Join(uses.err, errors.New("a step that it comes after is nil"))
+		case of != p:
+			uses.err = errors.Join(uses.err, fmt.Errorf("step %s, which it comes after, is one of pipeline %s", id, of.doc.Name))
+		case !slices.Contains(d.Needs, id):
+			d.Needs = append(d.Needs, id)
 		}
 	}
 	p.problem("step "+d.ID, uses.err)
