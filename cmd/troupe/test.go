@@ -97,7 +97,7 @@ func readTranscripts(name string) ([]*troupetest.Transcript, error) {
 	case errors.Is(err, fs.ErrNotExist) && strings.ContainsAny(name, "*?["):
 		return nil, &exitError{code: exitMissing, what: "no file is called " + name, hint: "nothing fits the pattern, or it is quoted: the shell expands patterns, and a folder stands for its *.txt", err: err}
 	case err == nil && info.IsDir():
-		all, err := transcriptsIn(name, map[string]bool{})
+		all, err := transcriptsIn(name)
 		if err == nil && len(all) == 0 {
 			err = &exitError{code: exitMissing, what: "in " + name + " is no transcript", hint: "a transcript is a file *.txt: see docs/transcripts.md"}
 		}
@@ -110,8 +110,37 @@ func readTranscripts(name string) ([]*troupetest.Transcript, error) {
 	return []*troupetest.Transcript{t}, nil
 }
 
-// transcriptsIn reads the *.txt of a folder, and then those below it. Folders that transcripts work in hold none.
-func transcriptsIn(dir string, works map[string]bool) (all []*troupetest.Transcript, err error) {
+// transcriptsIn reads the *.txt of a folder, and then those below it. Folders that transcripts work in hold none, whichever is read first.
+func transcriptsIn(dir string) (all []*troupetest.Transcript, err error) {
+	names, err := textsIn(dir)
+	if err != nil {
+		return nil, err
+	}
+	read, faults := make(map[string]*troupetest.Transcript), make(map[string]error)
+	var works []string
+	for _, name := range names {
+		t, err := troupetest.ReadTranscript(name)
+		if read[name], faults[name] = t, err; err != nil || t.Folder == "" {
+			continue
+		}
+		if work := t.Beside(t.Folder); !within(work, name) { // else it would be none itself
+			works = append(works, work)
+		}
+	}
+	for _, name := range names {
+		switch {
+		case slices.ContainsFunc(works, func(work string) bool { return within(work, name) }):
+		case faults[name] != nil:
+			return nil, faults[name]
+		default:
+			all = append(all, read[name])
+		}
+	}
+	return all, nil
+}
+
+// textsIn finds the *.txt of a folder, and then those below it.
+func textsIn(dir string) (names []string, err error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, err
@@ -123,27 +152,23 @@ func transcriptsIn(dir string, works map[string]bool) (all []*troupetest.Transcr
 		case e.IsDir() && !strings.HasPrefix(e.Name(), "."):
 			below = append(below, name)
 		case e.Type().IsRegular() && filepath.Ext(e.Name()) == ".txt":
-			t, err := troupetest.ReadTranscript(name)
-			if err != nil {
-				return nil, err
-			}
-			if t.Folder != "" {
-				works[filepath.Clean(t.Beside(t.Folder))] = true
-			}
-			all = append(all, t)
+			names = append(names, name)
 		}
 	}
 	for _, name := range below {
-		if works[filepath.Clean(name)] {
-			continue
-		}
-		more, err := transcriptsIn(name, works)
+		more, err := textsIn(name)
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, more...)
+		names = append(names, more...)
 	}
-	return all, nil
+	return names, nil
+}
+
+// within says whether a file lies in a folder or below it.
+func within(dir, name string) bool {
+	rel, err := filepath.Rel(dir, name)
+	return err == nil && filepath.IsLocal(rel)
 }
 
 // testError is an error of a transcript, or of what it names.
@@ -235,7 +260,7 @@ func (a *app) playOne(ctx context.Context, f *testFlags, h *house, t *troupetest
 
 // byScript says whether an agent was asked by way of a script: of a model that never answered, nothing else tells.
 func byScript(t *troupetest.Transcript, s troupetest.Stage) bool {
-	return t.Pipeline != "" || strings.HasPrefix(s.Model, config.Scripted+"/")
+	return t.Pipeline != "" && s.Model == "" || strings.HasPrefix(s.Model, config.Scripted+"/")
 }
 
 // stage is the folder, the model and the pipeline that a transcript names, beside its file.

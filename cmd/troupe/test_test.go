@@ -12,5 +12,8 @@ func TestAModelThatNeverAnsweredIsNotCalledAScript(t *testing.T) {
 		if got := byScript(&troupetest.Transcript{}, troupetest.Stage{Model: model}); got != want {
 			t.Errorf("%q: %v", model, got)
 		}
+		if got := byScript(&troupetest.Transcript{Pipeline: "p.yaml"}, troupetest.Stage{Model: model}); got != (want || model == "") {
+			t.Errorf("a pipeline with %q: %v", model, got)
+		}
 	}
 }
