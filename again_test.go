@@ -70,6 +70,9 @@ func TestWhatAProgramDoesAgainUnderItsIdIsDoneOnce(t *testing.T) {
 		if _, err := rt.RunPipeline(ctx, other, troupe.RunOptions{ID: "nightly"}); code(err) != messages.CodeConflict {
 			t.Errorf("another pipeline under the same id: %v", err)
 		}
+		if _, err := rt.RunPipeline(ctx, plan, troupe.RunOptions{ID: "nightly-1"}); code(err) != messages.CodeConflict {
+			t.Errorf("a run under the id of a session: %v", err)
+		}
 		if err := rt.Close(ctx); err != nil {
 			t.Fatal(err)
 		}

@@ -59,7 +59,10 @@ func (rt *Runtime) RunPipeline(ctx context.Context, p *pipeline.Plan, o RunOptio
 // same finds a run that was started before, and refuses one of another pipeline.
 func (rt *Runtime) same(ctx context.Context, asked *messages.RunStarted) (*Run, error) {
 	r, err := rt.OpenRun(ctx, asked.GetRunId())
-	if err != nil {
+	switch {
+	case isCode(err, messages.CodeNotFound):
+		return nil, messages.Fail(messages.CodeConflict, fmt.Sprintf("run %s cannot begin: a session of this id is there, and was made for no run", asked.GetRunId()), "give another id")
+	case err != nil:
 		return nil, err
 	}
 	v, err := r.Show(ctx)
