@@ -37,7 +37,28 @@ type snapshots struct {
 	records, bytes int          // of the tail
 	size           atomic.Int64 // of the newest, in bytes
 	writing        atomic.Bool
-	needs          atomic.Uint64 // the oldest record that the newest snapshot needs; 0: none is known
+	needs          atomic.Uint64          // the oldest record that the newest snapshot needs; 0: none is known
+	after          atomic.Pointer[func()] // what is to be done when none is written any more
+}
+
+// written ends the writing of one.
+func (n *snapshots) written() {
+	n.writing.Store(false)
+	n.goOn()
+}
+
+// whenWritten calls then once when none is written any more, which may be at once. It is for who ends: there is one then.
+func (n *snapshots) whenWritten(then func()) {
+	n.after.Store(&then)
+	if !n.writing.Load() {
+		n.goOn()
+	}
+}
+
+func (n *snapshots) goOn() {
+	if then := n.after.Swap(nil); then != nil {
+		(*then)()
+	}
 }
 
 func (n *snapshots) grew(records []*messages.Record) {
@@ -64,7 +85,7 @@ func (w *Worker) snapshot(c actor.Context) {
 		return
 	}
 	n.records, n.bytes = 0, 0
-	w.writeSnapshot(c, func() { n.writing.Store(false) })
+	w.writeSnapshot(c, n.written)
 }
 
 // lastSnapshot is for a worker that stops: the journal is released when it is written.

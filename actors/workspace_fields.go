@@ -260,8 +260,8 @@ func (w *Workspace) closeFields(c actor.Context) {
 		w.book.effect()
 	}
 	w.refuseFields(c, messages.Fail(messages.CodeUnavailable, "the workspace "+w.uri+" is stopping", "try again"))
-	if w.book.journal != nil {
-		w.sumFields(true, w.book.journal.Release)
+	if journal, snaps := w.book.journal, w.book.snaps; journal != nil {
+		w.sumFields(true, func() { snaps.whenWritten(journal.Release) }) // one may be under way that needs the journal
 	}
 }
 

@@ -32,7 +32,7 @@ func (w *Workspace) sumFields(ending bool, then func()) {
 	seq, state := journal.Next()-1, w.book.fields.State()
 	svc.aside(func() {
 		defer then()
-		defer n.writing.Store(false)
+		defer n.written()
 		err := errors.New("encoding panicked")
 		_ = act.Guard(func() {
 			if err = putFields(journal, seq, state, n); err == nil {
