@@ -40,6 +40,7 @@ type PipelineRun struct {
 	asked    []*runOrder  // commands that are not decided yet
 	order    *runOrder    // that is under decision, or whose facts are being written; nil: none
 	working  map[string]*working
+	ending   map[string]time.Time // since when workers are asked to end, by the inputs
 	awaiting []*awaiting
 	stash    act.Stash
 	timer    act.Timer
@@ -77,8 +78,9 @@ type (
 	}
 	runDecided struct {
 		facts []proto.Message
-		left  []*itemEnded // results for which there was no room beside them
-		asked *runOrder    // that they answer
+		left  []*itemEnded            // results for which there was no room beside them
+		toEnd []*messages.RecallInput // to workers that have to end, and say what they used
+		asked *runOrder               // that they answer
 		fail  *messages.Failure
 	}
 	runWritten struct {
@@ -223,7 +225,7 @@ func (r *PipelineRun) next(c actor.Context) {
 		return
 	}
 	r.under = true
-	d := &deciding{run: r.state, known: r.svc.known(), world: pipeline.World{Now: r.svc.Now(), Read: r.reader(), Nobody: r.open.nobody}}
+	d := &deciding{run: r.state, known: r.svc.known(), ending: r.ending, world: pipeline.World{Now: r.svc.Now(), Read: r.reader(), Nobody: r.open.nobody}}
 	if len(r.asked) > 0 {
 		d.asked, r.asked = r.asked[0], r.asked[1:]
 		r.order = d.asked
@@ -241,6 +243,7 @@ func (r *PipelineRun) decided(c actor.Context, m *runDecided) {
 		r.log.Warn("run refused", "err", m.fail.GetMessage())
 	}
 	r.ended = append(m.left, r.ended...)
+	r.toEnd(c, m.toEnd)
 	if m.asked != nil && (m.fail != nil || len(m.facts) == 0) {
 		r.answer(c, m.asked, m.fail)
 	}
@@ -338,7 +341,7 @@ func (r *PipelineRun) answer(c actor.Context, a *runOrder, fail *messages.Failur
 // rest arms the timer for what comes by itself, and tells the Session whether it may leave memory.
 func (r *PipelineRun) rest(c actor.Context) {
 	r.announce(c)
-	if due := r.state.Due(r.looked); !due.IsZero() { // what came since the decision was not decided about
+	if due := r.lastWordAt(r.state.Due(r.looked)); !due.IsZero() { // what came since the decision was not decided about
 		r.timer.SetBy(r.svc.Clock, c, max(due.Sub(r.svc.Now()), time.Millisecond), func(gen uint64) any { return &runTick{gen} })
 	}
 	c.Send(c.Parent(), &messages.RunResting{RunId: r.id, Resting: r.rests()})

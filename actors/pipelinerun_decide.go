@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -18,6 +19,22 @@ type deciding struct {
 	known pipeline.Options // what a changed plan may name
 	asked *runOrder
 	ended []*itemEnded
+
+	ending map[string]time.Time    // since when workers are asked to end, by the inputs
+	toEnd  []*messages.RecallInput // those that are to be asked now
+}
+
+// lastWord is how long a worker that has to end is given to say what it used. After that its item is over, and what it used is not known to the run.
+const lastWord = 2 * time.Second
+
+// isEnding says whether the worker of an item that has to end is still to say what it used, and has it asked.
+func (d *deciding) isEnding(it *pipeline.ItemState) bool {
+	since, asked := d.ending[it.Input]
+	if !asked {
+		d.toEnd = append(d.toEnd, recallOf(it))
+		return true
+	}
+	return d.world.Now.Before(since.Add(lastWord))
 }
 
 func (d *deciding) decide() *runDecided {
@@ -38,9 +55,10 @@ func (d *deciding) decide() *runDecided {
 		}
 	}
 	if len(facts) == 0 {
+		d.world.Ending = d.isEnding
 		facts = d.run.Decide(d.world)
 	}
-	return &runDecided{facts: facts}
+	return &runDecided{facts: facts, toEnd: d.toEnd}
 }
 
 func (d *deciding) command() ([]proto.Message, *messages.Failure) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -21,6 +22,7 @@ type working struct {
 	input  string
 	over   bool // whoever worked on it has answered
 	stop   context.CancelFunc
+	end    *atomic.Bool // it is to end, also when its worker was not there yet when that was asked to
 	recall *messages.RecallInput
 }
 
@@ -56,6 +58,7 @@ func (r *PipelineRun) act(c actor.Context) {
 			runs[key] = true
 			if w := r.working[key]; w == nil || w.input != it.Input {
 				if w != nil {
+					delete(r.ending, w.input)
 					w.stop()
 				}
 				r.working[key] = r.start(c, it)
@@ -68,6 +71,7 @@ func (r *PipelineRun) act(c actor.Context) {
 	for key, w := range r.working {
 		if !runs[key] {
 			delete(r.working, key)
+			delete(r.ending, w.input)
 			w.stop()
 			r.dismiss(c, w.recall, w.over)
 		}
@@ -113,6 +117,35 @@ func (r *PipelineRun) recallLeft(c actor.Context) {
 	}
 }
 
+// toEnd asks workers to end, whose last words say what they used.
+func (r *PipelineRun) toEnd(c actor.Context, recalls []*messages.RecallInput) {
+	if r.stopped {
+		return
+	}
+	for _, m := range recalls {
+		if r.ending == nil {
+			r.ending = make(map[string]time.Time)
+		}
+		r.ending[m.GetInputId()] = r.looked
+		for _, w := range r.working {
+			if w.input == m.GetInputId() {
+				w.end.Store(true)
+			}
+		}
+		c.Send(c.Parent(), m)
+	}
+}
+
+// lastWordAt is when one has waited long enough for a worker's last word, if that is before another time.
+func (r *PipelineRun) lastWordAt(due time.Time) time.Time {
+	for _, since := range r.ending {
+		if at := since.Add(lastWord); at.After(r.looked) && (due.IsZero() || at.Before(due)) {
+			due = at
+		}
+	}
+	return due
+}
+
 // replanned tells the Session which budgets the steps of a changed plan have.
 func (r *PipelineRun) replanned(c actor.Context) {
 	if r.svc.Still || r.stopped || !r.state.Changed {
@@ -146,8 +179,8 @@ func stepCall(f *messages.StepItemStarted) string {
 // start works on an item, off the mailbox.
 func (r *PipelineRun) start(c actor.Context, it *pipeline.ItemState) *working {
 	ctx, stop := context.WithCancel(context.Background())
-	j := &job{trace: r.svc.inRun(r.trace()), svc: r.svc, sys: c.ActorSystem(), session: c.Parent(), run: r.id, item: it.Start, input: it.Input, step: it.Step().Step, file: it.Step().File(), repair: it.Repair, budgets: it.Step().Budgets(), plan: int64(r.state.Changes())}
-	w := &working{input: it.Input, stop: stop, recall: recallOf(it)}
+	j := &job{trace: r.svc.inRun(r.trace()), svc: r.svc, sys: c.ActorSystem(), session: c.Parent(), run: r.id, item: it.Start, input: it.Input, step: it.Step().Step, file: it.Step().File(), repair: it.Repair, end: new(atomic.Bool), budgets: it.Step().Budgets(), plan: int64(r.state.Changes())}
+	w := &working{input: it.Input, stop: stop, end: j.end, recall: recallOf(it)}
 	end := &itemEnded{step: it.Step().Path, index: it.Index, input: it.Input, recall: w.recall}
 	r.svc.spawn(c.ActorSystem(), c.Self(), func(p *act.Panic) any {
 		end.result = pipeline.Result{Error: p.Error()}
@@ -170,6 +203,7 @@ type job struct {
 	item    *messages.StepItemStarted
 	input   string // of the newest prompt
 	repair  string // that prompt, when it is not the first
+	end     *atomic.Bool
 	step    *pipeline.Step
 	file    *pipeline.File
 	budgets []*messages.StepBudget
@@ -202,6 +236,9 @@ func (j *job) do(ctx context.Context) pipeline.Result {
 		if err != nil {
 			return refused(err)
 		}
+	}
+	if j.end.Load() { // its worker may not have been there when it was asked to end
+		j.sys.Root.Send(j.session, &messages.RecallInput{WorkerId: ready.GetWorkerId(), InputId: j.input, By: "pipeline", Reason: "its step is over"})
 	}
 	res, err := patiently(ctx, func() (*messages.TurnResult, error) {
 		return act.Ask[*messages.TurnResult](ctx, j.sys, j.session, &messages.AwaitTurn{WorkerId: ready.GetWorkerId(), InputId: j.input})

@@ -15,6 +15,9 @@ type World struct {
 	Now    time.Time
 	Read   func(path string) (string, error) // a file of the run's folder; nil: there are none
 	Nobody bool                              // answers questions
+
+	// Ending says of an item that has to end whether its worker still is to say what it used; nil: of none. It is over when the worker has said so.
+	Ending func(it *ItemState) bool
 }
 
 // Decide says which facts come next, in order. None: the run waits for what is under way, for a person or for a time, or is
@@ -26,8 +29,7 @@ func (s *State) Decide(w World) []proto.Message {
 	d := &decider{s: s, w: w, rate: s.allowance(w.Now), items: s.items}
 	d.room, d.pipelines, d.questions = s.rooms()
 	if s.Cancel != nil {
-		d.cancelAll(s.top)
-		if len(d.out) == 0 {
+		if !d.cancelAll(s.top) && len(d.out) == 0 {
 			d.say(&messages.RunFinished{Status: Cancelled, Error: s.Cancel.GetReason(), Usage: s.Usage})
 		}
 		return atOnce(d.out)
@@ -190,19 +192,31 @@ func (d *decider) outputs(sc *scope) (map[string]any, error) {
 	return out, nil
 }
 
-// cancelAll ends what is under way.
-func (d *decider) cancelAll(sc *scope) {
+// ending says whether an item that has to end waits for the last word of its worker.
+func (d *decider) ending(it *ItemState) bool {
+	return d.w.Ending != nil && it.Status == Running && it.step.Step.speaks() && d.w.Ending(it)
+}
+
+// speaks says whether workers work on the items of a step, who use tokens.
+func (s *Step) speaks() bool {
+	return s.Kind == AgentStep || s.Kind == ParallelStep || s.Kind == GroupStep
+}
+
+// cancelAll ends what is under way. It is true while somebody is still to have the last word: the pipelines around that wait for it.
+func (d *decider) cancelAll(sc *scope) (ending bool) {
 	for _, st := range sc.file.Steps {
 		for _, it := range sc.steps[st.ID].Items {
 			if len(d.out) >= mostFacts {
-				return // the rest is decided on next
+				return true // the rest is decided on next
 			}
-			if it.inner != nil {
-				d.cancelAll(it.inner)
+			if it.inner != nil && d.cancelAll(it.inner) || d.ending(it) {
+				ending = true
+				continue
 			}
 			if it.Start != nil && it.open() || it.Status == Waiting {
 				d.say(d.finished(it, Cancelled, "", "the run was cancelled"))
 			}
 		}
 	}
+	return ending
 }

@@ -93,11 +93,14 @@ func (d *decider) watch(it *ItemState) {
 	if at := it.Deadline; at != 0 && d.w.Now.UnixMilli() >= at {
 		if it.inner != nil {
 			before := len(d.out)
-			if d.cancelAll(it.inner); len(d.out) > before {
+			if d.cancelAll(it.inner) || len(d.out) > before {
 				return
 			}
 		}
-		d.say(d.after(it, "timeout", fmt.Sprintf("it took longer than %s", d.s.timeout(it.step)), nil))
+		if d.ending(it) {
+			return
+		}
+		d.say(d.late(it, nil))
 		return
 	}
 	if it.inner == nil {
@@ -119,6 +122,32 @@ func (d *decider) watch(it *ItemState) {
 		f.OutputJson = encodeJSON(out)
 		d.say(f)
 	}
+}
+
+// late is what follows an attempt whose time is over.
+func (d *decider) late(it *ItemState, used *messages.Usage) proto.Message {
+	return d.after(it, "timeout", fmt.Sprintf("it took longer than %s", d.s.timeout(it.step)), used)
+}
+
+// cut is what a worker has come to that had to end, and nil when it had not: its time is over, or that of a pipeline around it, or the run is cancelled.
+func (d *decider) cut(it *ItemState, used *messages.Usage) proto.Message {
+	now := d.w.Now.UnixMilli()
+	over := func(it *ItemState) bool { return it.Deadline != 0 && now >= it.Deadline }
+	cancelled := d.s.Cancel != nil
+	for owner := it.step.scope.owner; owner != nil; owner = owner.step.scope.owner {
+		cancelled = cancelled || over(owner)
+	}
+	switch {
+	case !it.step.Step.speaks():
+		return nil
+	case cancelled:
+		f := d.finished(it, Cancelled, "", "the run was cancelled")
+		f.Usage = used
+		return f
+	case over(it):
+		return d.late(it, used)
+	}
+	return nil
 }
 
 // waiting looks after an item that waits. It is true when it is under way no longer.

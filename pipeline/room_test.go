@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -261,5 +262,33 @@ func TestAPipelineThatWaitsForRoomToBeTriedAgainIsNotDue(t *testing.T) {
 	}
 	if !waited {
 		t.Error("no pipeline has waited for another one that has nothing under way")
+	}
+}
+
+// Whoever has to end says what it used first: what is around it is over after that.
+func TestAPipelineWhoseTimeIsOverEndsAfterThoseWhoWorkInIt(t *testing.T) {
+	files := map[string]string{"inner.yaml": head + "steps:\n  - {id: a, agent: x, prompt: a}\n  - {id: b, tool: read_file, with: {path: p}}\n"}
+	for why, state := range map[string]string{"late": pipeline.Failed, "cancelled": pipeline.Cancelled} {
+		b := newBench(t, head+"steps:\n  - {id: in, pipeline: inner.yaml, timeout: 5s}\n", "{}", files)
+		b.decide()
+		if b.now = b.now.Add(6 * time.Second); why == "cancelled" {
+			b.apply(&messages.RunCancelled{})
+		}
+		w := b.world()
+		w.Ending = func(it *pipeline.ItemState) bool { return it.Step().Path == "in/a" }
+		for range 3 {
+			for _, f := range b.s.Decide(w) {
+				b.apply(f)
+			}
+		}
+		a, tool := b.s.Item("in/a", 0), b.s.Item("in/b", 0)
+		if b.s.Finished != nil || a.Status != pipeline.Running || tool.Status != pipeline.Cancelled || b.s.Item("in", 0).Status != pipeline.Running {
+			t.Fatalf("%s: before its last word a is %s, b %s, and the run %v", why, a.Status, tool.Status, b.s.Finished)
+		}
+		b.apply(b.s.Settle(w, "in/a", 0, a.Input, pipeline.Result{Error: "it was cancelled", Usage: &messages.Usage{InputTokens: 7}}))
+		b.decide()
+		if b.s.Finished.GetStatus() != state || a.Status != pipeline.Cancelled || b.s.Finished.GetUsage().GetInputTokens() != 7 {
+			t.Errorf("%s: a is %s, and the run %v", why, a.Status, b.s.Finished)
+		}
 	}
 }

@@ -29,6 +29,9 @@ func (s *State) Settle(w World, path string, index int, input string, r Result) 
 	}
 	d := &decider{s: s, w: w}
 	if !r.OK {
+		if f := d.cut(it, r.Usage); f != nil {
+			return f
+		}
 		return d.after(it, r.Class, orElse(r.Error, "it failed"), r.Usage)
 	}
 	st := it.step.Step
@@ -104,7 +107,9 @@ func (s *State) Due(now time.Time) time.Time {
 		for _, i := range ss.tally.under {
 			switch it := ss.Items[i]; {
 			case it.Status == Running:
-				note(it.Deadline)
+				if it.Deadline > now.UnixMilli() { // else it is ending
+					note(it.Deadline)
+				}
 			case it.Asks():
 				if at := it.Asked.GetExpiresAtUnixMs(); at > now.UnixMilli() || ss.met() {
 					note(at)
