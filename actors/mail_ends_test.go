@@ -2,8 +2,11 @@ package actors_test
 
 import (
 	"context"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -73,6 +76,60 @@ func TestASessionRestsWhenAParentHasHeardOfItsChild(t *testing.T) {
 	}
 	if n := workers(h, s)[0].GetTurns(); n != 2 {
 		t.Errorf("%d turns", n)
+	}
+}
+
+// TestASessionDoesNotRestWhileAChildIsStarted holds its session up between the word to the parent that the child is there and the child's start, until the
+// parent has ended its turn.
+func TestASessionDoesNotRestWhileAChildIsStarted(t *testing.T) {
+	child, going := actortest.NewGate(), make(chan struct{})
+	goOn := sync.OnceFunc(func() { close(going) })
+	var works atomic.Bool
+	does := apart(behind(child), inBackground("1", "x"))
+	h := actortest.New(t, actortest.Options{
+		Now: func() time.Time {
+			if works.Load() && calledBy("(*Session).start") {
+				<-going
+			}
+			return time.Now()
+		},
+		Model: actortest.Model(func(ctx context.Context, r *model.Request) actortest.Reply {
+			works.Store(true)
+			return does(ctx, r)
+		}),
+	})
+	t.Cleanup(goOn)
+	s, w := h.Create(&messages.CreateSession{})
+	submit(h, s, "go")
+	idle := actortest.Later[*messages.Ack](h, s, &messages.WaitIdle{})
+	actortest.Until(t, "the parent rests", func() bool { return len(actortest.Of[*messages.TurnCompleted](h.Facts(w))) == 1 })
+	select {
+	case a := <-idle:
+		t.Fatalf("it was told that all rest, and a child begins: %v", a.Err)
+	case <-time.After(50 * time.Millisecond): // in which it is told, if it is
+	}
+	goOn()
+	actortest.Wait(t, "the child works", child.Came)
+	child.Open()
+	if a := actortest.Wait(t, "the rest", idle); a.Err != nil {
+		t.Error(a.Err)
+	}
+	if got := mailTo(h, w); len(got) != 1 {
+		t.Errorf("the parent was told %v", got)
+	}
+}
+
+// calledBy says whether a function is under way in this goroutine.
+func calledBy(name string) bool {
+	var pcs [32]uintptr
+	for frames := runtime.CallersFrames(pcs[:runtime.Callers(1, pcs[:])]); ; {
+		f, more := frames.Next()
+		if strings.HasSuffix(f.Function, name) {
+			return true
+		}
+		if !more {
+			return false
+		}
 	}
 }
 

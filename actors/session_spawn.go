@@ -229,6 +229,9 @@ func (s *Session) workerBuilt(c actor.Context, m *workerBuilt) {
 			Id: m.spawned.GetWorkerId(), SessionId: s.id, State: stateInactive, Agent: m.spawned.GetAgent(), Model: m.spawned.GetModel(),
 		}
 	}
+	if m.fail == nil {
+		s.rest.begun.Add(1) // before who asked goes on, and may rest: who waits for all to rest looks again
+	}
 	if m.asker != nil { // it is durable, whatever comes
 		c.Send(m.asker, reply)
 	}

@@ -21,7 +21,7 @@ import (
 // Supervisor is the root of the tree. It finds or starts the Session that a command is for, and
 // replaces what fails below it after a growing pause; a child that keeps failing is given up.
 //
-// Accepts: CreateSession, ToSession, OpenWorkspace, DescribeTree, RevokeRule, RegisterHost; of Sessions KeepWorkspaces, RememberRule, SessionEnded, SessionIdle and
+// Accepts: CreateSession, ToSession, OpenWorkspace, DescribeTree, RevokeRule, RegisterHost; of Sessions openingWorkspaces, KeepWorkspaces, RememberRule, SessionEnded, SessionIdle and
 // Staying, of Workspaces WorkspaceUnused. Children: Timers, Rules, Limiters, Workspaces, Sessions. Parent: none; it is stopped last.
 type Supervisor struct {
 	svc   *Services
