@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/troupe-dev/troupe/messages"
 )
@@ -50,6 +51,34 @@ func TestCancelEndsATurnInAnotherProcessAndKeepsWhatWasSaid(t *testing.T) {
 	}
 	if code, _, stderr := m.run("cancel", "ses_none"); code != exitMissing || !strings.Contains(stderr, "no session") {
 		t.Errorf("cancel of nothing ended with %d: %s", code, stderr)
+	}
+}
+
+// TestATerminalThatIsClosedMayBeToldOfTwice: the shell does, and the kernel when the shell ends.
+func TestATerminalThatIsClosedMayBeToldOfTwice(t *testing.T) {
+	m := newMachine(t)
+	r := m.start("run", "think", "-C", "a", "-m", "scripted/"+m.slow(), "--trust", "full")
+	r.waitFor("I think.")
+	r.signal(syscall.SIGHUP)
+	ended, told := make(chan struct{}), make(chan struct{})
+	go func() { // again, while it ends
+		defer close(told)
+		tick := time.NewTicker(time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ended:
+				return
+			case <-tick.C:
+				_ = r.cmd.Process.Signal(syscall.SIGHUP) // it may have ended
+			}
+		}
+	}()
+	code, _ := r.wait()
+	close(ended)
+	<-told
+	if code != exitInterrupted {
+		t.Errorf("the run ended with %d: %s", code, r.stderr.String())
 	}
 }
 

@@ -195,7 +195,7 @@ const takesWords = "words"
 
 // execute runs one command line to its exit code. The command and the watch for signals are one
 // group: a signal cancels the command's context, the command cleans up and ends. A second signal
-// kills the process, as nothing listens any more.
+// kills the process, as nothing listens any more, unless it is that the terminal is closed.
 func execute(ctx context.Context, a *app, args []string) int {
 	a.args = args
 	root := newRoot(a) //nolint:contextcheck // it only builds; the commands take theirs when they run
@@ -224,6 +224,8 @@ func (a *app) signals(ctx context.Context) (execute func() error, interrupt func
 	stops := []os.Signal{os.Interrupt, syscall.SIGTERM}
 	if !signal.Ignored(syscall.SIGHUP) { // below nohup it is: there the terminal may go
 		stops = append(stops, syscall.SIGHUP)
+		// Shell and kernel both tell of a terminal that goes: heard by nobody, the second word does not kill what is cleaning up.
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	}
 	signal.Notify(came, stops...) // before the command begins, which may end what sends one
 	return func() error {
