@@ -8,6 +8,7 @@ import (
 	"github.com/troupe-dev/troupe/actors/actortest"
 	"github.com/troupe-dev/troupe/messages"
 	"github.com/troupe-dev/troupe/pipeline"
+	"github.com/troupe-dev/troupe/tools"
 )
 
 // shown waits until a step is shown as is wanted.
@@ -50,4 +51,23 @@ func TestARunSaysWhichBudgetItsItemsWaitFor(t *testing.T) {
 		t.Errorf("it is shown as %v: %q", v, on.Command(s))
 	}
 	cancelledRun(t, h, s, run)
+}
+
+// Two who write in the same folder take turns: the one that waits is shown once that has lasted, and no more when its turn has come.
+func TestARunSaysThatItsItemsWaitForAWorkspace(t *testing.T) {
+	gate, clock := actortest.NewGate(), actortest.NewClock(time.Now())
+	h := actortest.New(t, actortest.Options{Model: actortest.CallThenSay(actortest.Call("1", "hold", `{"name":"a"}`)), Tools: []tools.Tool{holding(t, gate)}, Clock: clock, Now: clock.Now})
+	s, _, run := startRun(t, h, "steps: [{id: a, foreach: '1..2', agent: default, prompt: x}]\n")
+	actortest.Wait(t, "a call", gate.Came)
+	v := shown(t, h, s, run, "a", func(v *messages.RunStepView) bool {
+		clock.Advance(500 * time.Millisecond)
+		return v.GetWaits() == 1
+	})
+	if on := v.GetWaiting(); on.GetKind() != messages.WaitLease || v.GetState() != pipeline.Running {
+		t.Errorf("one works and one waits, and it is shown as %v", v)
+	}
+	gate.Open()
+	if v := endOf(h, s, run); v.GetState() != pipeline.Succeeded || v.GetWaits() != 0 {
+		t.Errorf("it ended as %v", v)
+	}
 }
