@@ -98,7 +98,7 @@ func (c *chat) model(ctx context.Context, n node, arg string) error {
 		}
 		return c.a.say(visible(all.GetWorkers()[0].GetModel()))
 	case c.session == "":
-		if _, err := c.a.chooseModel(ctx, c.loaded, c.models, arg, c.flags.agent); err != nil {
+		if _, err := c.a.namedModel(ctx, c.loaded, c.models, arg, c.flags.agent); err != nil {
 			return err
 		}
 		c.flags.model = arg
@@ -108,7 +108,7 @@ func (c *chat) model(ctx context.Context, n node, arg string) error {
 }
 
 func (c *chat) setModel(ctx context.Context, n node, session, name string) error {
-	full, err := c.a.chooseModel(ctx, c.loaded, c.models, name, c.flags.agent)
+	full, err := c.a.namedModel(ctx, c.loaded, c.models, name, c.flags.agent)
 	if err != nil {
 		return err
 	}

@@ -62,7 +62,7 @@ func (a *app) fork(ctx context.Context, m *messages.ForkSession, model string) e
 		return err
 	}
 	if model != "" {
-		if m.Model, err = a.chooseModel(ctx, loaded, newModels(loaded, a.secrets), model, ""); err != nil {
+		if m.Model, err = a.namedModel(ctx, loaded, newModels(loaded, a.secrets), model, ""); err != nil {
 			return err
 		}
 	}

@@ -185,6 +185,14 @@ func (m *models) Close() error {
 	return errors.Join(errs...)
 }
 
+// namedModel is chooseModel where a server may do the work: which models it has, what they are called and whether it has their keys only it knows.
+func (a *app) namedModel(ctx context.Context, loaded *config.Loaded, m *models, asked, agent string) (string, error) {
+	if loaded.Config.Server.URL != "" {
+		return asked, nil
+	}
+	return a.chooseModel(ctx, loaded, m, asked, agent)
+}
+
 // chooseModel is the model of a new session by its alias, whose price counts, or its full name: -m, else the agent's, else the
 // default. It fails before anything is written when the model cannot be called: no name, no such
 // provider or script, no key.

@@ -127,7 +127,7 @@ func (a *app) createRun(ctx context.Context, f *pipelineFlags, plan *pipeline.Pl
 	}
 	model := ""
 	if f.model != "" {
-		if model, err = a.chooseModel(ctx, loaded, m, f.model, ""); err != nil {
+		if model, err = a.namedModel(ctx, loaded, m, f.model, ""); err != nil {
 			return nil, err
 		}
 	}
@@ -152,13 +152,13 @@ func (a *app) createRun(ctx context.Context, f *pipelineFlags, plan *pipeline.Pl
 		return nil, err
 	}
 	if model == "" && !plan.NamesModels() {
-		if create.Model, err = a.chooseModel(ctx, loaded, m, "", ""); err != nil {
+		if create.Model, err = a.namedModel(ctx, loaded, m, "", ""); err != nil {
 			return nil, err
 		}
 	}
 	for _, name := range append(plan.Models(), create.GetModel()) {
 		if strings.Contains(name, config.Scripted+"/") {
-			a.note("troupe: no language model is running: the answers come from a script")
+			a.note(answersOfScript)
 			break
 		}
 	}
@@ -170,7 +170,7 @@ func (a *app) followRun(ctx context.Context, n node, f *pipelineFlags, plan *pip
 	id := f.resume
 	if create != nil {
 		id = create.GetRun().GetRunId()
-		if _, err := n.Ask(ctx, create); err != nil {
+		if _, err := ask[*messages.SessionView](ctx, n, create); err != nil {
 			return err
 		}
 	} else {
@@ -206,7 +206,7 @@ func (a *app) followRun(ctx context.Context, n node, f *pipelineFlags, plan *pip
 			return err
 		}
 		rev, *waits = v.GetRevision(), v.GetWaits()
-		if over := v.GetState() != pipeline.Running && v.GetState() != pipeline.Waiting; over && (a.flags.format == "json" || a.flags.format == "ndjson") { // whole, with all items
+		if over(v) && (a.flags.format == "json" || a.flags.format == "ndjson") { // whole, with all items
 			if v, err = ask[*messages.RunView](ctx, n, &messages.ShowRun{RunId: id}); err != nil {
 				return err
 			}
@@ -226,6 +226,10 @@ func (a *app) followRun(ctx context.Context, n node, f *pipelineFlags, plan *pip
 		}
 		wait(ctx, betweenLooks)
 	}
+}
+
+func over(v *messages.RunView) bool {
+	return v.GetState() != pipeline.Running && v.GetState() != pipeline.Waiting
 }
 
 // betweenLooks is how often one looks at a run: many items may end meanwhile.

@@ -212,3 +212,35 @@ func TestANewcomersWalkWorksOnAServerHoweverItIsNamed(t *testing.T) {
 		})
 	}
 }
+
+// TestTheModelsOfAServerAreItsOwn gives a server a default model and a name for one, of which the machine that asks it knows nothing.
+func TestTheModelsOfAServerAreItsOwn(t *testing.T) {
+	m := newMachine(t)
+	config := m.write("server.yaml", "model: scripted/echo\nproviders: {local: {base_url: \"http://127.0.0.1:1/v1\"}}\nmodels: {mine: {provider: local, name: m}}\n")
+	m.write("p.yaml", "version: 1\nname: p\nsteps:\n  - {id: a, agent: default, prompt: hello}\noutputs: {said: \"${{ steps.a.output }}\"}\n")
+	s := m.serve("--config", config)
+	at := []string{"--server", s.url, "--data", m.folder("none")}
+	run := func(args ...string) (code int, out, stderr string) { return m.run(append(args, at...)...) }
+
+	code, out, stderr := run("pipeline", "run", "p.yaml", "-C", "a", "--trust", "full")
+	if code != exitDone || !strings.Contains(out, "You said: hello") {
+		t.Errorf("the pipeline ended with %d: %s%s", code, out, stderr)
+	}
+	if code, _, stderr := run("run", "hello", "-C", "a", "--trust", "full"); code != exitDone {
+		t.Fatalf("run ended with %d: %s", code, stderr)
+	}
+	_, out, _ = run("ls", "sessions", "-o", "json")
+	if code, out, stderr := run("fork", field(t, out, "id"), "--at", "1", "-m", "mine"); code != exitDone {
+		t.Errorf("the fork ended with %d: %s%s", code, out, stderr)
+	}
+	code, _, stderr = run("pipeline", "run", "p.yaml", "-C", "a", "--trust", "full", "-m", "yours")
+	if code == exitDone || !strings.Contains(stderr, "yours") {
+		t.Errorf("with a model that the server does not have it ended with %d: %s", code, stderr)
+	}
+	if code, _, stderr := run("stop"); code != exitDone {
+		t.Errorf("stop ended with %d: %s", code, stderr)
+	}
+	if code, _ := s.wait(); code != 0 {
+		t.Errorf("the server ended with %d: %s", code, s.stderr.String())
+	}
+}

@@ -359,8 +359,10 @@ func (r *runner) interrupted(ctx context.Context, h *house) error {
 func (r *runner) scripted() {
 	if !r.told {
 		r.told = true
-		r.a.note("troupe: no language model is running: the answers come from a script")
+		r.a.note(answersOfScript)
 	}
 }
+
+const answersOfScript = "troupe: no language model is running: the answers come from a script"
 
 func isScripted(name string) bool { return strings.HasPrefix(name, config.Scripted+"/") }
