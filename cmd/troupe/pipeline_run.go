@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/troupe-dev/troupe"
 	"github.com/troupe-dev/troupe/config"
@@ -193,7 +194,7 @@ func (a *app) followRun(ctx context.Context, n node, f *pipelineFlags, plan *pip
 	defer watched.Wait()
 	defer cancel(nil)
 	goOn := "go on with: troupe pipeline run --resume " + id
-	waits := new(uint32)
+	waits := proto.Uint32(0)
 	for rev := uint64(0); ; {
 		v, err := ask[*messages.RunView](ctx, n, &messages.AwaitRun{RunId: id, After: rev, Waits: waits, Changes: true, Brief: true})
 		if err != nil {
@@ -205,7 +206,8 @@ func (a *app) followRun(ctx context.Context, n node, f *pipelineFlags, plan *pip
 			}
 			return err
 		}
-		rev, *waits = v.GetRevision(), v.GetWaits()
+		rev = v.GetRevision() // I11: the count is a new one each time, since that of the message before has been sent
+		waits = proto.Uint32(v.GetWaits())
 		if over(v) && (a.flags.format == "json" || a.flags.format == "ndjson") { // whole, with all items
 			if v, err = ask[*messages.RunView](ctx, n, &messages.ShowRun{RunId: id}); err != nil {
 				return err
