@@ -463,7 +463,7 @@ func (w *Worker) stopping(c actor.Context) {
 // release lets go of the state: a kept PID would keep all of it alive (house rule 10).
 func (w *Worker) release() {
 	if w.journal != nil {
-		w.journal.Release()
+		w.snaps.whenWritten(w.journal.Release) // one may be under way that needs it
 	}
 	w.stopTimers()
 	svc, log := w.svc, w.log

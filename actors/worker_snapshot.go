@@ -88,12 +88,13 @@ func (w *Worker) snapshot(c actor.Context) {
 	w.writeSnapshot(c, n.written)
 }
 
-// lastSnapshot is for a worker that stops: the journal is released when it is written.
+// lastSnapshot is for a worker that stops: the journal is released when it is written, and so is one that was under way.
 func (w *Worker) lastSnapshot(c actor.Context) {
 	if w.journal == nil || w.journal.Err() != nil || w.phase == stateFailed || !w.snaps.due(true) {
 		return // after a failure the state may be anything
 	}
-	w.writeSnapshot(c, w.journal.Release)
+	journal, n := w.journal, w.snaps
+	w.writeSnapshot(c, func() { n.whenWritten(journal.Release) })
 	w.journal = nil
 }
 
