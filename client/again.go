@@ -31,6 +31,7 @@ const (
 func (c *Client) patiently(ctx context.Context, q *call) (proto.Message, error) {
 	var away time.Time // since when the server is, and not since the request was sent: that may wait for long
 	gone := false      // it was seen to be, since then
+	soon := 0          // tries that came too soon
 	for try := 1; ; try++ {
 		began := time.Now()
 		reply, err := c.do(ctx, q)
@@ -44,14 +45,15 @@ func (c *Client) patiently(ctx context.Context, q *call) (proto.Message, error) 
 		}
 		switch {
 		case tooSoon(err): // it is there
-			away, gone = time.Time{}, false
+			away, gone, try = time.Time{}, false, 1
+			soon++
 		case !away.IsZero():
 		case unsent(err):
 			away = began
 		default:
 			away = now
 		}
-		rest, again := q.again(err, try)
+		rest, again := q.again(err, try, soon)
 		if !again || !tooSoon(err) && now.Sub(away)+rest > c.patience {
 			return nil, err
 		}
@@ -65,13 +67,13 @@ func (c *Client) patiently(ctx context.Context, q *call) (proto.Message, error) 
 	}
 }
 
-// again says whether a request may be sent again after an error, and when.
-func (q *call) again(err error, try int) (rest time.Duration, again bool) {
+// again says whether a request may be sent again after an error, and when: at its try since the server was there last, when so many came too soon.
+func (q *call) again(err error, try, soon int) (rest time.Duration, again bool) {
 	rest = min(firstPause<<min(try-1, 10), longestRest)
 	var refused *messages.Failure
 	switch {
 	case tooSoon(err): // nothing of it was done, whatever it is
-		return inTurn(err, try)
+		return inTurn(err, soon)
 	case errors.As(err, &refused):
 		return max(rest, time.Duration(min(refused.GetRetryAfterMs(), longestRest.Milliseconds()))*time.Millisecond), refused.GetCode() == messages.CodeUnavailable && q.repeatable()
 	case unsent(err):
@@ -80,11 +82,11 @@ func (q *call) again(err error, try int) (rest time.Duration, again bool) {
 	return rest, broken(err) && q.repeatable()
 }
 
-// inTurn says whether a request may be sent again that came too soon, and when.
-func inTurn(err error, try int) (rest time.Duration, again bool) {
+// inTurn says whether a request may be sent again that came too soon, so often by now, and when.
+func inTurn(err error, soon int) (rest time.Duration, again bool) {
 	var refused *messages.Failure
 	errors.As(err, &refused)
-	return time.Duration(refused.GetRetryAfterMs()) * time.Millisecond, try < tooMany && refused.GetRetryAfterMs() <= longestTurn.Milliseconds()
+	return time.Duration(refused.GetRetryAfterMs()) * time.Millisecond, soon < tooMany && refused.GetRetryAfterMs() <= longestTurn.Milliseconds()
 }
 
 // wasThere says that the server itself had the request, before it went away.

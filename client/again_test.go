@@ -241,6 +241,28 @@ func TestAServerThatSaidNotSoSoonWasThere(t *testing.T) {
 	}
 }
 
+// TestTriesWhileTheServerIsAwayAreNoneThatCameTooSoon: when it is back, all that waited for it come at once.
+func TestTriesWhileTheServerIsAwayAreNoneThatCameTooSoon(t *testing.T) {
+	dir := t.TempDir()
+	var sent atomic.Int32
+	hold(t, dir, func(w http.ResponseWriter, _ *http.Request) {
+		switch n := sent.Add(1); {
+		case n <= 4:
+			w.WriteHeader(http.StatusServiceUnavailable)
+		case n <= 8:
+			w.Header().Set("Content-Type", messages.ProblemType)
+			w.Header().Set("Retry-After", "0")
+			w.WriteHeader(http.StatusTooManyRequests)
+			fmt.Fprint(w, `{"code":"rate_limited","detail":"too many"}`)
+		default:
+			fmt.Fprint(w, "{}")
+		}
+	})
+	if _, err := dial(t, dir).Ask(t.Context(), said()); err != nil || sent.Load() != 9 {
+		t.Errorf("sent %d times: %v", sent.Load(), err)
+	}
+}
+
 // TestWhoStandsBeforeTheServerIsNotTakenForIt: it answers slowly, for as long as it is asked.
 func TestWhoStandsBeforeTheServerIsNotTakenForIt(t *testing.T) {
 	dir := t.TempDir()
