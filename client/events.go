@@ -121,6 +121,7 @@ func (f *following) once(ctx context.Context) error {
 	f.begun = true
 	quiet := time.AfterFunc(silence, cancel)
 	defer quiet.Stop()
+	defer f.was(ctx, time.Now())
 	r := bufio.NewReaderSize(res.Body, 64<<10)
 	for {
 		e, err := readEvent(r, func() {
@@ -136,6 +137,14 @@ func (f *following) once(ctx context.Context) error {
 			return err
 		}
 		quiet.Reset(silence)
+	}
+}
+
+// was notes the end of a connection. One that lived for a while shows that the holder was back, whether it had something to say or not; one that was
+// given up for its silence shows nothing.
+func (f *following) was(ctx context.Context, since time.Time) {
+	if ctx.Err() == nil && time.Since(since) > f.c.patience/8 {
+		f.failed, f.soon, f.away = 0, 0, time.Time{}
 	}
 }
 

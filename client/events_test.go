@@ -130,6 +130,36 @@ func TestAStreamThatIsAskedForTooSoonWaitsForItsTurn(t *testing.T) {
 	}
 }
 
+// TestAQuietStreamOutlivesASecondRestart: the server was back between the two, though nothing happened there.
+func TestAQuietStreamOutlivesASecondRestart(t *testing.T) {
+	dir := t.TempDir()
+	var n atomic.Int32
+	hold(t, dir, func(w http.ResponseWriter, _ *http.Request) {
+		i := int(n.Add(1))
+		if i > 3 {
+			w.Header().Set("Content-Type", messages.ProblemType)
+			w.WriteHeader(http.StatusNotFound)
+			fmt.Fprint(w, `{"code":"not_found","detail":"no more"}`)
+			return
+		}
+		w.Header().Set("Content-Type", "text/event-stream")
+		if i != 2 {
+			fmt.Fprint(w, sse(i))
+			return
+		}
+		if err := http.NewResponseController(w).Flush(); err != nil {
+			t.Error(err)
+		}
+		<-time.After(300 * time.Millisecond) // nothing happens
+		panic(http.ErrAbortHandler)
+	})
+	c := dial(t, dir)
+	c.Patience(200 * time.Millisecond)
+	if seqs, err := follow(t, c, 0); !slices.Equal(seqs, []uint64{1, 3}) {
+		t.Errorf("got %v by %d connections, %v", seqs, n.Load(), err)
+	}
+}
+
 func TestAnUnknownSessionIsRefusedAtOnce(t *testing.T) {
 	dir := t.TempDir()
 	asked := streams(t, dir)
