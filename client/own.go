@@ -84,6 +84,10 @@ type owning struct {
 	answers map[string]*messages.ApprovalResponseFrame // that were given and are not known to have counted
 	refused map[string]int                             // by what was said: how often in a row the server had no room for it; of the reader alone
 	untold  map[string]bool                            // jobs that it had no room for, and that are told of again soon
+	again   sync.Mutex                                 // held while they are
+
+	telling sync.Mutex      // of jobs: their words keep their order
+	ended   map[string]bool // those that have, since the jobs were read that are told of again; nil: none are
 
 	keeps   bool   // the server looks after jobs; of the reader alone, as what follows
 	unwatch func() // ends what tells of jobs

@@ -67,6 +67,8 @@ func (x *owning) later(pause time.Duration, do func()) {
 
 // jobsAgain tells how the jobs are by now that the server had no room for, unless it has kept their end meanwhile. All at once: what they have printed is read from the disk.
 func (x *owning) jobsAgain() {
+	x.again.Lock()
+	defer x.again.Unlock()
 	x.mu.Lock()
 	untold := x.untold
 	x.untold = make(map[string]bool)
@@ -75,9 +77,26 @@ func (x *owning) jobsAgain() {
 	if o == nil {
 		return
 	}
+	x.endedSince(make(map[string]bool))
+	defer x.endedSince(nil)
 	for _, j := range o.Jobs() {
 		if untold[j.GetJobId()] {
-			x.tellJob(j)
+			x.jobAgain(j)
 		}
+	}
+}
+
+func (x *owning) endedSince(now map[string]bool) {
+	x.telling.Lock()
+	defer x.telling.Unlock()
+	x.ended = now
+}
+
+// jobAgain tells how one was when it was read. That it runs is not said of one whose end was told of since: the server would take it on anew.
+func (x *owning) jobAgain(j *messages.OwnedJob) {
+	x.telling.Lock()
+	defer x.telling.Unlock()
+	if j.GetState() != messages.JobRunning || !x.ended[j.GetJobId()] {
+		x.tellJob(j)
 	}
 }

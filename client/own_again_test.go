@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -174,5 +175,70 @@ func TestJobsThatTheServerHadNoRoomForAreReadOnce(t *testing.T) {
 	}
 	if n := reads.Load(); n > jobs/4 {
 		t.Errorf("they were read %d times", n)
+	}
+}
+
+// hasty is an owner whose job_1 ends while its jobs are read again.
+type hasty struct {
+	machine
+	began chan struct{}
+	tell  *func(*messages.OwnedJob)
+	reads *atomic.Int32
+}
+
+func (h hasty) WatchJobs(fn func(*messages.OwnedJob)) (stop func()) {
+	*h.tell = fn
+	close(h.began)
+	return func() {}
+}
+
+func (h hasty) Jobs() []*messages.OwnedJob {
+	job := func(id, state string) *messages.OwnedJob {
+		return &messages.OwnedJob{JobId: id, SessionId: "ses_1", State: state}
+	}
+	if h.reads.Add(1) == 3 { // after those that are announced, and those that had ended before
+		defer (*h.tell)(job("job_1", "exited"))
+	}
+	return []*messages.OwnedJob{job("job_1", "running"), job("job_2", "running")}
+}
+
+// TestThatAJobRunsIsNotSaidOnceItsEndIs: the server would take it on anew, and what it printed is lost with the one before.
+func TestThatAJobRunsIsNotSaidOnceItsEndIs(t *testing.T) {
+	dir := t.TempDir()
+	h := hasty{began: make(chan struct{}), tell: new(func(*messages.OwnedJob)), reads: &atomic.Int32{}}
+	heard, over := make(map[string][]string), make(chan struct{})
+	owned(t, dir, []string{messages.FeatureJobs}, func(f messages.Frame, say func(messages.Frame)) {
+		j, is := f.(*messages.JobFrame)
+		if !is {
+			return
+		}
+		switch heard[j.JobID] = append(heard[j.JobID], j.State); {
+		case j.JobID == "job_2" && len(heard["job_2"]) == 1: // it has heard that both begin, and had no room for that
+			for _, id := range []string{"job_1", "job_2"} {
+				say(&messages.ErrorFrame{About: messages.FrameJob, CallID: id, Code: messages.CodeBusy, Message: "too many"})
+			}
+		case j.JobID == "job_2":
+			close(over)
+		}
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		done <- dial(t, dir).Own(ctx, &client.Ownership{Session: "ses_1", Workspace: "laptop:/w", Owner: h})
+	}()
+	<-h.began
+	for h.reads.Load() < 2 {
+		runtime.Gosched()
+	}
+	for _, id := range []string{"job_1", "job_2"} {
+		(*h.tell)(&messages.OwnedJob{JobId: id, SessionId: "ses_1", State: "running"})
+	}
+	<-over
+	cancel()
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Errorf("it ended with %v", err)
+	}
+	if got := heard["job_1"]; !slices.Equal(got, []string{"running", "exited"}) {
+		t.Errorf("job_1 was told of as %q", got)
 	}
 }

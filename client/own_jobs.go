@@ -39,7 +39,7 @@ func (x *owning) tellJobs() {
 	if o == nil || !x.keeps || x.unwatch != nil {
 		return
 	}
-	x.unwatch = o.WatchJobs(x.tellJob)
+	x.unwatch = o.WatchJobs(x.jobMoved)
 	x.tasks.Go(func() { // what it comes to is read from the disk
 		for _, j := range o.Jobs() {
 			if j.GetState() != messages.JobRunning {
@@ -47,6 +47,16 @@ func (x *owning) tellJobs() {
 			}
 		}
 	})
+}
+
+// jobMoved tells of one that has begun or ended just now.
+func (x *owning) jobMoved(j *messages.OwnedJob) {
+	x.telling.Lock()
+	defer x.telling.Unlock()
+	if x.ended != nil && j.GetState() != messages.JobRunning {
+		x.ended[j.GetJobId()] = true
+	}
+	x.tellJob(j)
 }
 
 // tellJob tells how one is. What does not fit into a frame is left out: the newest stays.
