@@ -66,6 +66,9 @@ func operation(r row, path string, s *schemas) described {
 			"content":     described{"application/json": described{"schema": s.of(r.waits)}},
 		}
 	}
+	if r.paged() {
+		op["responses"].(described)[itoa(http.StatusNotModified)] = described{"description": "Nothing in it has changed: its ETag is among those of If-None-Match"} //nolint:forcetypeassert // it was made above
+	}
 	if r.scope != ScopeNone {
 		op["x-scope"], op["security"] = string(r.scope), []described{{"token": []string{}}}
 	} else {
@@ -87,6 +90,12 @@ func parameters(r row, path string) []described {
 	}
 	for _, name := range r.query {
 		out = append(out, described{"name": name, "in": "query", "schema": described{"type": "string"}})
+	}
+	if r.paged() {
+		out = append(out, described{
+			"name": "If-None-Match", "in": "header", "schema": described{"type": "string"},
+			"description": "The ETag of a list that the client has: it is answered again only when something in it has changed",
+		})
 	}
 	if r.waits != nil {
 		out = append(out, described{
@@ -134,7 +143,7 @@ func succeeded(r row, s *schemas) described {
 	if r.paged() {
 		out["headers"] = described{
 			"Link": described{"description": "The next page, while there is one: <address>; rel=\"next\"", "schema": described{"type": "string"}},
-			"ETag": described{"description": "Of what is listed: with If-None-Match the answer is 304, without a body, while it is the same", "schema": described{"type": "string"}},
+			"ETag": described{"description": "Of what is listed, for If-None-Match", "schema": described{"type": "string"}},
 		}
 	}
 	return out

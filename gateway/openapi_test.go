@@ -150,7 +150,7 @@ func TestTheDescriptionSaysWhichWordsThereAre(t *testing.T) {
 	}
 }
 
-// TestTheDescriptionSaysWhichListsComeInPages: those whose pages lead to the next one by a header, and no others.
+// TestTheDescriptionSaysWhichListsComeInPages: those whose pages lead to the next one by a header, and no others; they are not sent again to who has them.
 func TestTheDescriptionSaysWhichListsComeInPages(t *testing.T) {
 	d, _ := describedBy(t, serve(t, &backend{}, gateway.Options{}))
 	var lists []string
@@ -160,6 +160,10 @@ func TestTheDescriptionSaysWhichListsComeInPages(t *testing.T) {
 				if r.Headers["Link"] != nil {
 					lists = append(lists, method+" "+path)
 				}
+			}
+			asked := slices.Contains(op.Parameters, struct{ Name, In string }{"If-None-Match", "header"})
+			if _, same := op.Responses["304"]; asked != same || same != slices.Contains(lists, method+" "+path) {
+				t.Errorf("%s %s: asked by a tag %v, 304 %v", method, path, asked, same)
 			}
 		}
 	}
