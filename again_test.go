@@ -73,6 +73,9 @@ func TestWhatAProgramDoesAgainUnderItsIdIsDoneOnce(t *testing.T) {
 		if _, err := rt.RunPipeline(ctx, plan, troupe.RunOptions{ID: "nightly-1"}); code(err) != messages.CodeConflict {
 			t.Errorf("a run under the id of a session: %v", err)
 		}
+		if _, err := rt.RunPipeline(ctx, plan, troupe.RunOptions{ID: messages.RunPrefix}); code(err) != messages.CodeBadRequest {
+			t.Errorf("an id of which only the prefix is there: %v", err)
+		}
 		if err := rt.Close(ctx); err != nil {
 			t.Fatal(err)
 		}

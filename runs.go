@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"google.golang.org/protobuf/proto"
 
@@ -95,13 +94,14 @@ func CreateRun(p *pipeline.Plan, o RunOptions) (*messages.CreateSession, error) 
 	if err != nil {
 		return nil, fmt.Errorf("encode the environment: %w", err)
 	}
-	session, err := named(messages.SessionPrefix, strings.TrimPrefix(o.ID, messages.RunPrefix))
+	id, err := named(messages.RunPrefix, o.ID)
 	if err != nil {
 		return nil, fmt.Errorf("start a run: %w", err)
 	}
-	session = cmp.Or(session, messages.NewID(messages.SessionPrefix))
+	id = cmp.Or(id, messages.NewID(messages.RunPrefix))
+	session := messages.SessionOf(id)
 	run := &messages.RunStarted{
-		RunId: messages.RunOf(session), PlanHash: p.Hash, Sources: p.Sources, Name: p.Root.Name, InputsJson: string(inputsJSON), EnvJson: string(envJSON),
+		RunId: id, PlanHash: p.Hash, Sources: p.Sources, Name: p.Root.Name, InputsJson: string(inputsJSON), EnvJson: string(envJSON),
 		Model: o.Model, By: "program",
 	}
 	m := &messages.CreateSession{SessionId: session, Rules: o.Rules, NoInput: o.NoInput, Ask: !o.NoInput, Run: run, Model: o.Model}
