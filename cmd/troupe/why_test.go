@@ -176,19 +176,26 @@ func TestWhyOfARunningToolOfWhoWaitsBehindItAndOfADeadProcess(t *testing.T) {
 	}
 }
 
+// behind has input inp_behind wait behind a turn of a session: a server has taken it, and the turn is that of another process.
+func (m *machine) behind() (s *served, first *running, session string) {
+	m.t.Helper()
+	script := m.write("s.yaml", blocking)
+	s = m.serve()
+	first = m.start("run", "work", "-C", "a", "-m", "scripted/"+script, "--trust", "full")
+	first.waitFor("I begin.")
+	m.begun("a")
+	session = m.onlySession()
+	var in messages.StagedJSON
+	s.post("/api/sessions/"+session+"/inputs", `{"input_id": "inp_behind", "text": "work"}`, &in)
+	return s, first, session
+}
+
 // TestWhyOfWhatWaitsBehindSomethingElse: an input behind a turn, a turn of a shared conversation behind another member's, and afterwards a session that has
 // left memory.
 func TestWhyOfWhatWaitsBehindSomethingElse(t *testing.T) {
 	m := newMachine(t)
 	m.env = append(m.env, "TROUPE_LIMITS__IDLE=1s")
-	script := m.write("s.yaml", blocking)
-	s := m.serve()
-	first := m.start("run", "work", "-C", "a", "-m", "scripted/"+script, "--trust", "full")
-	first.waitFor("I begin.")
-	m.begun("a")
-	id := m.onlySession()
-	var in messages.StagedJSON
-	s.post("/api/sessions/"+id+"/inputs", `{"input_id": "inp_behind", "text": "work"}`, &in)
+	s, first, id := m.behind()
 	j := m.why("inp_behind")
 	if j.For.Kind != "turn" || j.For.Position != 1 || j.For.Of != 1 || j.State != "staged" || j.Since == "" || !strings.Contains(j.Text, ", behind turn trn_") || !strings.Contains(j.Text, ": exec(") {
 		t.Errorf("an input that waits: %+v", j)
@@ -219,14 +226,7 @@ func TestWhyOfWhatWaitsBehindSomethingElse(t *testing.T) {
 // TestWhyOfAnInputOfADeadProcess: asking for the inputs of a session brings it into memory, and no process works on it all the same.
 func TestWhyOfAnInputOfADeadProcess(t *testing.T) {
 	m := newMachine(t)
-	script := m.write("s.yaml", blocking)
-	s := m.serve()
-	first := m.start("run", "work", "-C", "a", "-m", "scripted/"+script, "--trust", "full")
-	first.waitFor("I begin.")
-	m.begun("a")
-	id := m.onlySession()
-	var in messages.StagedJSON
-	s.post("/api/sessions/"+id+"/inputs", `{"input_id": "inp_behind", "text": "work"}`, &in)
+	s, first, id := m.behind()
 	first.signal(os.Kill)
 	_, _ = first.wait()
 	s.signal(os.Kill)
