@@ -4221,7 +4221,7 @@ func (*DescribeSession) Descriptor() ([]byte, []int) {
 	return file_command_proto_rawDescGZIP(), []int{43}
 }
 
-// CountJobs asks how many turns are open in a session, how many inputs wait for theirs, and how many commands agents left running.
+// CountJobs asks how many turns are open in a session, how many inputs wait for theirs, and which commands agents left running.
 // Reply: JobCount.
 type CountJobs struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
