@@ -50,14 +50,15 @@ func checkFormat(n uint64) error {
 // writeFormat makes a database's directory say its form, durably: before anything of that form is written.
 func writeFormat(db string) error {
 	dir := filepath.Join(db, formatFolder(format))
-	if _, err := os.Stat(dir); err == nil {
+	readme := filepath.Join(dir, "README")
+	if text, err := os.ReadFile(readme); err == nil && string(text) == formatText {
 		return nil
 	}
-	err := os.Mkdir(dir, 0o700)
-	if err == nil {
-		err = os.WriteFile(filepath.Join(dir, "README"), []byte(formatText), 0o600)
+	err := os.MkdirAll(dir, 0o700)
+	if err = errors.Join(err, syncDir(db)); err == nil {
+		err = os.WriteFile(readme, []byte(formatText), 0o600) // last: where it stands, all this was done
 	}
-	if err = errors.Join(err, syncDir(db)); err != nil {
+	if err != nil {
 		return fmt.Errorf("write down the format of the store: %w", err)
 	}
 	return nil

@@ -112,3 +112,20 @@ func TestAStoreOfBeforeThereWereFormsIsOpened(t *testing.T) {
 		t.Errorf("%+v, %v", sum, err)
 	}
 }
+
+// An opening may be cut off behind the folder, or the power within its text.
+func TestAFormatThatWasHalfWrittenIsWrittenByTheNextOpening(t *testing.T) {
+	dir := formatted(t, format)
+	readme := filepath.Join(dir, "db", formatFolder(format), "README")
+	for _, left := range []func() error{func() error { return nil }, func() error { return os.Truncate(readme, 0) }} {
+		if err := left(); err != nil {
+			t.Fatal(err)
+		}
+		if err := openIn(t, dir).Close(); err != nil {
+			t.Fatal(err)
+		}
+		if text, err := os.ReadFile(readme); err != nil || string(text) != formatText {
+			t.Fatalf("%q, %v", text, err)
+		}
+	}
+}
