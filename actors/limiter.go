@@ -97,10 +97,7 @@ func (l *Limiter) acquire(c actor.Context, m *messages.AcquirePermit) {
 	if h.session == "" {
 		h.session = h.who.GetId()
 	}
-	if h.unless = m.GetUnlessOpen(); h.unless && l.closed() {
-		l.deny(c, h)
-		return
-	}
+	h.unless = m.GetUnlessOpen()
 	id := h.who.GetId()
 	key := permitKey{id, h.request}
 	if old := l.asks[key]; old != nil {
@@ -108,6 +105,11 @@ func (l *Limiter) acquire(c actor.Context, m *messages.AcquirePermit) {
 			return
 		}
 		l.end(old) // of a worker that began anew and counts from the first again
+	}
+	if h.unless && l.closed() {
+		l.deny(c, h)
+		l.grant(c) // what it held before is free
+		return
 	}
 	if _, watched := l.watch[id]; !watched {
 		c.Watch(h.who)

@@ -55,6 +55,36 @@ func TestWhoHasAnotherModelDoesNotWaitOutAPause(t *testing.T) {
 	}
 }
 
+// TestWhoIsDeniedHoldsNothingFromBefore: a worker that began anew counts from the first again, and what it held under that number is free.
+func TestWhoIsDeniedHoldsNothingFromBefore(t *testing.T) {
+	clock := actortest.NewClock(time.UnixMilli(1_700_000_000_000))
+	h := actortest.New(t, actortest.Options{Clock: clock, Now: clock.Now, Limits: actors.Limits{ModelCalls: 2}})
+	limiter := h.Sys.NewLocalPID("troupe/limiter-default")
+	anew, other := newProbe(h), newProbe(h)
+	defer anew.die(t)
+	defer other.die(t)
+	anew.send(limiter, &messages.AcquirePermit{Request: 1})
+	anew.permit(t)
+	other.send(limiter, &messages.AcquirePermit{Request: 1})
+	other.permit(t)
+	other.send(limiter, &messages.ReleasePermit{Request: 1, Outcome: messages.ReleasePermit_RATE_LIMITED, RetryAfterMs: 60_000})
+	if _, err := act.Ask[*messages.ActorView](t.Context(), h.Sys, limiter, &messages.DescribeTree{}); err != nil { // the pause has begun
+		t.Fatal(err)
+	}
+	anew.send(limiter, &messages.AcquirePermit{Request: 1, UnlessOpen: true})
+	if m, ok := actortest.Wait(t, "an answer", anew.seen).(*messages.PermitDenied); !ok || m.GetRequest() != 1 {
+		t.Fatalf("it is told %v", m)
+	}
+	clock.Advance(time.Minute)
+	for i := uint64(2); i <= 3; i++ {
+		other.send(limiter, &messages.AcquirePermit{Request: i})
+	}
+	v, err := act.Ask[*messages.ActorView](t.Context(), h.Sys, limiter, &messages.DescribeTree{})
+	if err != nil || v.GetPending() != 0 {
+		t.Errorf("of two permits there is one: %v, %v", v, err)
+	}
+}
+
 // TestEachStepDuringAPauseIsAskedOfTheStandIn: nothing of the turn waits, and no request goes to who wants the pause.
 func TestEachStepDuringAPauseIsAskedOfTheStandIn(t *testing.T) {
 	clock, asked, steps := actortest.NewClock(time.UnixMilli(1_700_000_000_000)), 0, 0
