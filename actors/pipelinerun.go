@@ -47,6 +47,7 @@ type PipelineRun struct {
 	looked   time.Time // for when it was decided last
 	stopped  bool
 	waits    runWaits
+	scripted bool // a turn that ended was answered by a script
 }
 
 // openRun is what a Session tells its run.

@@ -85,7 +85,7 @@ func (r *PipelineRun) heard(c actor.Context, m *itemEnded) {
 	} else if !r.stopped {
 		r.dismiss(c, m.recall, false)
 	}
-	r.ended = append(r.ended, m)
+	r.ended, r.scripted = append(r.ended, m), r.scripted || m.result.Scripted
 	r.next(c)
 }
 
@@ -350,7 +350,7 @@ func classOfTool(reply *messages.ToolReply) string {
 // resultOf is what a turn came to.
 func resultOf(t *messages.TurnResult) pipeline.Result {
 	res := pipeline.Result{
-		OK: t.GetOutcome() == messages.TurnCompleted_DONE, Text: t.GetText(), Usage: t.GetUsage(),
+		OK: t.GetOutcome() == messages.TurnCompleted_DONE, Text: t.GetText(), Usage: t.GetUsage(), Scripted: t.GetScripted(),
 		Lineage: &messages.Lineage{Conversation: t.GetWorkerId(), Seq: t.GetConversationSeq()},
 	}
 	if res.OK {

@@ -2111,6 +2111,7 @@ type RunView struct {
 	Waiting         *Waiting               `protobuf:"bytes,193,opt,name=waiting,proto3" json:"waiting,omitempty"`                      // what the first of its items waits for about which somebody can do something, or else the first; also in listings
 	Waits           uint32                 `protobuf:"varint,192,opt,name=waits,proto3" json:"waits,omitempty"`                         // tells what items wait for from what they waited for at another time; 0: nothing
 	UsageGone       *Usage                 `protobuf:"bytes,191,opt,name=usage_gone,json=usageGone,proto3" json:"usage_gone,omitempty"` // of steps that a changed plan has no more, or of another kind; in usage, and in no step's
+	Scripted        bool                   `protobuf:"varint,194,opt,name=scripted,proto3" json:"scripted,omitempty"`                   // a turn of it that ended since it came into memory was answered by a script, and not by a language model
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -2283,6 +2284,13 @@ func (x *RunView) GetUsageGone() *Usage {
 		return x.UsageGone
 	}
 	return nil
+}
+
+func (x *RunView) GetScripted() bool {
+	if x != nil {
+		return x.Scripted
+	}
+	return false
 }
 
 type RunStepView struct {
@@ -3172,7 +3180,7 @@ const file_pipeline_proto_rawDesc = "" +
 	"\bListRuns\x12\x16\n" +
 	"\x06run_id\x18\xbf\x01 \x01(\tR\x05runId\".\n" +
 	"\x04Runs\x12&\n" +
-	"\x04runs\x18\x01 \x03(\v2\x12.troupe.v1.RunViewR\x04runs\"\x97\x05\n" +
+	"\x04runs\x18\x01 \x03(\v2\x12.troupe.v1.RunViewR\x04runs\"\xb4\x05\n" +
 	"\aRunView\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x1d\n" +
 	"\n" +
@@ -3200,7 +3208,8 @@ const file_pipeline_proto_rawDesc = "" +
 	"\awaiting\x18\xc1\x01 \x01(\v2\x12.troupe.v1.WaitingR\awaiting\x12\x15\n" +
 	"\x05waits\x18\xc0\x01 \x01(\rR\x05waits\x120\n" +
 	"\n" +
-	"usage_gone\x18\xbf\x01 \x01(\v2\x10.troupe.v1.UsageR\tusageGone\"\xe7\x03\n" +
+	"usage_gone\x18\xbf\x01 \x01(\v2\x10.troupe.v1.UsageR\tusageGone\x12\x1b\n" +
+	"\bscripted\x18\xc2\x01 \x01(\bR\bscripted\"\xe7\x03\n" +
 	"\vRunStepView\x12\x12\n" +
 	"\x04step\x18\x01 \x01(\tR\x04step\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x14\n" +

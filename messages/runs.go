@@ -66,6 +66,7 @@ type RunJSON struct {
 	UsageGone *UsageJSON      `json:"usage_gone,omitempty"` // of usage: by steps that a changed file has no more, or of another kind
 	Waits     uint32          `json:"waits,omitempty"`      // tells what items wait for from what they waited for at another time
 	Waiting   *WaitingJSON    `json:"waiting,omitempty"`    // for what the first of its items does about which somebody can do something, or else the first
+	Scripted  bool            `json:"scripted,omitempty"`   // no language model answered a turn of it that ended since it came into memory
 	StepList  []RunStepJSON   `json:"step_list,omitempty"`  // of one run that is shown
 }
 
@@ -110,6 +111,7 @@ func (x *RunView) JSON() RunJSON {
 		ID: x.GetRunId(), State: x.GetState(), Name: x.GetName(), Session: x.GetSessionId(), StartedAt: FormatTime(x.GetStartedAtUnixMs()),
 		Steps: x.GetSteps(), StepsDone: x.GetStepsDone(), Items: x.GetItems(), ItemsDone: x.GetItemsDone(), Revision: x.GetRevision(),
 		PlanHash: hex.EncodeToString(x.GetPlanHash()), Error: x.GetError(), Inputs: rawJSON(x.GetInputsJson()), Outputs: rawJSON(x.GetOutputsJson()), Usage: x.GetUsage().JSON(), Waits: x.GetWaits(), Waiting: waitingIn(x.GetWaiting(), x.GetSessionId()),
+		Scripted: x.GetScripted(),
 	}
 	if at := x.GetUpdatedAtUnixMs(); at != 0 {
 		j.UpdatedAt = FormatTime(at)
@@ -158,6 +160,7 @@ func (j RunJSON) Proto() *RunView {
 		RunId: j.ID, State: j.State, Name: j.Name, SessionId: j.Session, StartedAtUnixMs: timeRead(j.StartedAt), UpdatedAtUnixMs: timeRead(j.UpdatedAt),
 		Steps: j.Steps, StepsDone: j.StepsDone, Items: j.Items, ItemsDone: j.ItemsDone, Revision: j.Revision, PlanHash: hash, Error: j.Error,
 		InputsJson: string(j.Inputs), OutputsJson: string(j.Outputs), Usage: j.Usage.Proto(), Waits: j.Waits, Waiting: j.Waiting.Proto(),
+		Scripted: j.Scripted,
 	}
 	if j.UsageGone != nil {
 		x.UsageGone = j.UsageGone.Proto()

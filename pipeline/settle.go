@@ -18,6 +18,8 @@ type Result struct {
 	Error   string
 	Usage   *messages.Usage
 	Lineage *messages.Lineage // the conversation as it stands
+
+	Scripted bool // no language model answered
 }
 
 // Settle says what a result makes of an item under way: it is over, is tried again, or its worker is asked again. input is the prompt

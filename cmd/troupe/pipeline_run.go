@@ -26,6 +26,7 @@ type pipelineFlags struct {
 	dir, model, trust string
 	resume            string
 	acceptChanges     bool
+	scripted          bool // it is said that no language model is running
 }
 
 func newPipelineRun(a *app) *cobra.Command {
@@ -159,6 +160,7 @@ func (a *app) createRun(ctx context.Context, f *pipelineFlags, plan *pipeline.Pl
 	}
 	for _, name := range append(plan.Models(), create.GetModel()) {
 		if strings.Contains(name, config.Scripted+"/") {
+			f.scripted = true
 			a.note(answersOfScript)
 			break
 		}
@@ -190,6 +192,7 @@ func (a *app) followRun(ctx context.Context, n node, f *pipelineFlags, plan *pip
 	ctx, cancel := context.WithCancelCause(ctx)
 	var watched sync.WaitGroup
 	view := a.newRunView()
+	view.scripted = f.scripted
 	watched.Go(func() { a.watchRun(ctx, n, id, view, cancel) })
 	defer watched.Wait()
 	defer cancel(nil)

@@ -21,6 +21,9 @@ type runView struct {
 	headed bool
 	lines  int // of the tree that stands there
 	told   time.Time
+
+	scripted bool // it is said that no language model is running
+
 	mu     sync.Mutex // those who watch the calls and budgets of the run say something, too
 }
 
@@ -39,6 +42,10 @@ func (w *runView) note(format string, args ...any) {
 func (w *runView) show(v *messages.RunView) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if v.GetScripted() && !w.scripted { // by the model that a server has, or that a run goes on with
+		w.scripted, w.lines = true, 0
+		w.a.note(answersOfScript)
+	}
 	switch {
 	case w.a.flags.format == "ndjson":
 		b, err := json.Marshal(v.JSON())
