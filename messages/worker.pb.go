@@ -2527,7 +2527,7 @@ type GenerationFailed struct {
 	RetryAtUnixMs int64                  `protobuf:"varint,3,opt,name=retry_at_unix_ms,json=retryAtUnixMs,proto3" json:"retry_at_unix_ms,omitempty"` // 0: not retried
 	Message       string                 `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
 	Partial       string                 `protobuf:"bytes,5,opt,name=partial,proto3" json:"partial,omitempty"`                   // text already shown, void
-	NotMade       bool                   `protobuf:"varint,101,opt,name=not_made,json=notMade,proto3" json:"not_made,omitempty"` // the provider was out of order and was not asked: no attempt of those that a step has
+	NotMade       bool                   `protobuf:"varint,101,opt,name=not_made,json=notMade,proto3" json:"not_made,omitempty"` // the provider was out of order or wanted a pause, and was not asked: no attempt of those that a step has
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
