@@ -191,12 +191,11 @@ func (a *app) followRun(ctx context.Context, n node, f *pipelineFlags, plan *pip
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	var watched sync.WaitGroup
-	view := a.newRunView()
+	view, goOn := a.newRunView(), "go on with: troupe pipeline run --resume "+id
 	view.scripted = f.scripted
 	watched.Go(func() { a.watchRun(ctx, n, id, view, cancel) })
 	defer watched.Wait()
 	defer cancel(nil)
-	goOn := "go on with: troupe pipeline run --resume " + id
 	waits := proto.Uint32(0)
 	for rev := uint64(0); ; {
 		v, err := ask[*messages.RunView](ctx, n, &messages.AwaitRun{RunId: id, After: rev, Waits: waits, Changes: true, Brief: true})
