@@ -65,7 +65,7 @@ func (d *decider) itemsOf(ss *StepState) ([]*messages.RunItem, error) {
 		if st.Kind == NestedStep && strings.Contains(key, "]/") { // the paths of its steps could be those of others
 			key = fmt.Sprint(i)
 		}
-		if seen[key] {
+		for seen[key] { // another one may be called as the next try is
 			key = fmt.Sprintf("%s#%d", key, i)
 		}
 		seen[key] = true
@@ -184,12 +184,12 @@ func unique(items []*messages.RunItem, key string, i int) string {
 func keyOf(item any, i int) string {
 	switch v := item.(type) {
 	case string:
-		if v != "" && len(v) <= 200 && !strings.ContainsAny(v, "\n[]") {
+		if v != "" && len(v) <= maxKey && !strings.ContainsAny(v, "\n[]") {
 			return v
 		}
 	case map[string]any:
 		for _, k := range []string{"id", "key", "name", "path"} {
-			if t, ok := v[k].(string); ok && t != "" && len(t) <= 200 && !strings.ContainsAny(t, "\n[]") {
+			if t, ok := v[k].(string); ok && t != "" && len(t) <= maxKey && !strings.ContainsAny(t, "\n[]") {
 				return t
 			}
 		}

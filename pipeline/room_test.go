@@ -292,3 +292,16 @@ func TestAPipelineWhoseTimeIsOverEndsAfterThoseWhoWorkInIt(t *testing.T) {
 		}
 	}
 }
+
+// Paths of steps of pipelines are made of the keys: two of the same would be one.
+func TestNoTwoItemsHaveTheSameKey(t *testing.T) {
+	b := newBench(t, head+"steps:\n  - {id: each, foreach: '[\"a#2\", \"a\", \"a\", \"a\"]', agent: x, prompt: '${{ item }}'}\n", "{}", nil)
+	b.decide()
+	keys := map[string]bool{}
+	for _, it := range b.s.Steps()[0].Items {
+		keys[it.Key] = true
+	}
+	if len(keys) != 4 {
+		t.Errorf("four items have the keys %v", keys)
+	}
+}

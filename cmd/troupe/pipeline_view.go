@@ -24,7 +24,7 @@ type runView struct {
 
 	scripted bool // it is said that no language model is running
 
-	mu sync.Mutex // those who watch the calls and budgets of the run say something, too
+	mu sync.Mutex // who watches the budgets of the run says something, too
 }
 
 func (a *app) newRunView() *runView {
