@@ -236,12 +236,25 @@ func (a *app) signals(ctx context.Context) (execute func() error, interrupt func
 				if take := a.ctrlC.Load(); s == os.Interrupt && take != nil && (*take)() {
 					continue
 				}
+				signal.Stop(came) // the next one ends the process
+				raise(came)
 				return run.SignalError{Signal: s}
 			case <-ctx.Done():
 				return ctx.Err()
 			}
 		}
 	}, func(error) { cancel() }
+}
+
+// raise has a signal do what it does to a process without a handler: the second one came while the handler was still there.
+func raise(came <-chan os.Signal) {
+	select {
+	case s := <-came:
+		if self, err := os.FindProcess(os.Getpid()); err == nil {
+			_ = self.Signal(s) // nothing is lost where a system cannot: it is to be pressed once more
+		}
+	default:
+	}
 }
 
 // finish prints how a command failed and gives the exit code.

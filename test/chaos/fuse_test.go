@@ -121,10 +121,11 @@ func TestDiskThatHangsDelaysAndEndsNothing(t *testing.T) {
 			m.write("go", "")
 			m.eventually("nothing waits for the disk", func() bool { return d.hanging.Load() > 0 })
 			if leave {
-				r.signal(syscall.SIGINT)
-				r.signal(syscall.SIGINT)
-				// The threads that wait for the disk stay as long as it hangs: no process can help that.
-				m.eventually("it does not leave", func() bool { return state(r.cmd.Process.Pid) == 'Z' })
+				// The second one leaves. Two that come at once may be one: the kernel keeps each signal once until it is taken.
+				m.eventually("it does not leave", func() bool {
+					r.signal(syscall.SIGINT)
+					return ends(r.cmd.Process.Pid)
+				})
 			} else {
 				<-time.After(time.Second) // longer than the watermark waits for its own sync
 				if strings.Contains(r.out.String(), "I have finished") {

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -44,6 +45,23 @@ func stateIn(file string) byte {
 		return stat[i+2]
 	}
 	return 0
+}
+
+// ends says whether a process has ended but for those of its threads that wait for a disk, which no process can help: the kernel has told them to end.
+func ends(pid int) bool {
+	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", pid))
+	for _, thread := range threads {
+		if s := stateIn(thread + "/stat"); s == 'Z' || s == 'X' || s == 0 {
+			continue
+		}
+		status, _ := os.ReadFile(thread + "/status")
+		_, pending, _ := strings.Cut(string(status), "\nSigPnd:\t")
+		pending, _, _ = strings.Cut(pending, "\n")
+		if set, err := strconv.ParseUint(pending, 16, 64); err == nil && set&(1<<(syscall.SIGKILL-1)) == 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // pause is how long a stopped process stays so: longer than what is synced, polled or tried again in a hurry.
