@@ -2,7 +2,9 @@ package main
 
 import (
 	"os"
+	"os/signal"
 	"path/filepath"
+	"syscall"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -23,6 +25,9 @@ func TestMain(m *testing.M) {
 type leakless struct{ m *testing.M }
 
 func (l leakless) Run() (code int) {
+	if signal.Ignored(syscall.SIGHUP) { // below nohup: what is handled here is not ignored by the programs that tests start
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
+	}
 	goleak.VerifyTestMain(l.m, goleak.Cleanup(func(c int) { code = c }),
 		// The actor library counts dead letters in a goroutine that ends by itself after a second.
 		goleak.IgnoreTopFunction("github.com/asynkron/protoactor-go/actor.NewDeadLetter.NewThrottle.func4.1"))
