@@ -112,7 +112,7 @@ func (x *cutExample) until(t *testing.T, store persistence.Store, dir string, cu
 	case <-m.dead:
 		select {
 		case run = <-began: // its answer is on its way: the first append is that of the run
-		case <-time.After(10 * time.Second):
+		case <-time.After(30 * time.Second):
 			t.Fatalf("cut %d: it ended before the run was there", cut)
 		}
 	}

@@ -74,7 +74,7 @@ func allScopes() []string { return []string{"read", "prompt", "approve", "admin"
 // do sends a request with a token.
 func (o *office) do(token, method, path, body string) (int, string) {
 	o.t.Helper()
-	ctx, cancel := context.WithTimeout(o.t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(o.t.Context(), 30*time.Second)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, method, o.srv.URL+path, strings.NewReader(body))
 	if err != nil {
@@ -132,7 +132,7 @@ func (o *office) beginIn(token, dir string) (messages.SessionJSON, messages.Appr
 	if err := json.Unmarshal([]byte(text), &v); err != nil || status != 201 {
 		o.t.Fatalf("%d %s", status, text)
 	}
-	for limit := time.Now().Add(20 * time.Second); time.Now().Before(limit); {
+	for limit := time.Now().Add(30 * time.Second); time.Now().Before(limit); {
 		if waiting := get[[]messages.ApprovalJSON](o, token, "/api/approvals?session="+v.ID); len(waiting) == 1 {
 			return v, waiting[0]
 		}

@@ -55,8 +55,7 @@ func TestARunSaysThatItsItemsWaitForAMachine(t *testing.T) {
 		t.Errorf("it is shown as %v", v)
 	}
 	listed := func(state string) {
-		actortest.Until(t, "the run is listed as "+state, func() bool {
-			clock.Advance(500 * time.Millisecond) // it looks now and then
+		pass(t, clock, 500*time.Millisecond, "the run is listed as "+state, func() bool { // it looks now and then
 			return entry(t, h, actors.RunKey(run), &messages.RunView{}).GetState() == state
 		})
 	}

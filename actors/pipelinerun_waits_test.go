@@ -30,8 +30,9 @@ func TestARunSaysThatItsItemsWaitForAPermitOnceThatLasts(t *testing.T) {
 	if v := stepOf(h, s, run, "a"); v.GetWaits() != 0 || v.GetState() != pipeline.Running {
 		t.Errorf("at once it is shown as %v", v)
 	}
-	v := shown(t, h, s, run, "a", func(v *messages.RunStepView) bool {
-		clock.Advance(500 * time.Millisecond)
+	var v *messages.RunStepView
+	pass(t, clock, 500*time.Millisecond, "one item waits", func() bool {
+		v = stepOf(h, s, run, "a")
 		return v.GetWaits() == 1
 	})
 	if v.GetState() != pipeline.Running || v.GetWaiting().GetKind() != "permit" || v.GetWaiting().ForPeople() {
@@ -59,8 +60,9 @@ func TestARunSaysThatItsItemsWaitForAWorkspace(t *testing.T) {
 	h := actortest.New(t, actortest.Options{Model: actortest.CallThenSay(actortest.Call("1", "hold", `{"name":"a"}`)), Tools: []tools.Tool{holding(t, gate)}, Clock: clock, Now: clock.Now})
 	s, _, run := startRun(t, h, "steps: [{id: a, foreach: '1..2', agent: default, prompt: x}]\n")
 	actortest.Wait(t, "a call", gate.Came)
-	v := shown(t, h, s, run, "a", func(v *messages.RunStepView) bool {
-		clock.Advance(500 * time.Millisecond)
+	var v *messages.RunStepView
+	pass(t, clock, 500*time.Millisecond, "one item waits", func() bool {
+		v = stepOf(h, s, run, "a")
 		return v.GetWaits() == 1
 	})
 	if on := v.GetWaiting(); on.GetKind() != messages.WaitLease || v.GetState() != pipeline.Running {

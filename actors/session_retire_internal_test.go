@@ -37,7 +37,7 @@ func TestWorkThatEndsAfterItsItemSaysAgainThatItIsOver(t *testing.T) {
 				}
 				return
 			}
-		case <-time.After(10 * time.Second):
+		case <-time.After(30 * time.Second):
 			t.Fatal("it does not say that the worker's step is over")
 		}
 	}

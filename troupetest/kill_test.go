@@ -165,12 +165,13 @@ rules:
       - {text: '${tool.content}'}
 `
 
-// hang is a tool that ends with its call.
-func hang(t *testing.T) troupe.Tool {
+// hang is a tool that ends with its call, and says so.
+func hang(t *testing.T, ended func()) troupe.Tool {
 	t.Helper()
 	tool, err := tools.Func(tools.Spec{Name: "hang", Description: "Hangs.", Effect: messages.Effect_PURE, NoWorkspace: true},
 		func(tc *tools.Context, _ struct{}) (*tools.Result, error) {
 			<-tc.Signal.Done()
+			ended()
 			return nil, context.Cause(tc.Signal)
 		})
 	if err != nil {
@@ -193,7 +194,7 @@ func TestInABubbleAllTimePassesAtOnce(t *testing.T) {
 		t.Run(c.prompt, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				rt := troupetest.Runtime(t, troupe.Options{
-					Model: troupetest.Model(t, slow), Tools: []troupe.Tool{hang(t)}, ToolTimes: map[string]time.Duration{"hang": 30 * time.Minute},
+					Model: troupetest.Model(t, slow), Tools: []troupe.Tool{hang(t, func() {})}, ToolTimes: map[string]time.Duration{"hang": 30 * time.Minute},
 					Agents: []troupe.Agent{{Name: "default", Tools: []string{"hang", "write_file"}}}, Limits: troupe.Limits{Approval: time.Hour, Wall: 24 * time.Hour},
 				})
 				s, err := rt.Session(t.Context(), troupe.SessionOptions{Dir: t.TempDir(), Ask: true, Rules: []string{"hang"}})
@@ -213,8 +214,10 @@ func TestInABubbleAllTimePassesAtOnce(t *testing.T) {
 // TestACallIsOutOfTimeByTheClockInTheTestsHands lets half an hour pass while a call hangs.
 func TestACallIsOutOfTimeByTheClockInTheTestsHands(t *testing.T) {
 	clock := troupetest.NewClock(time.Date(2026, 3, 1, 9, 0, 0, 0, time.UTC))
+	call, over := context.WithCancel(t.Context())
+	defer over()
 	rt := troupetest.Runtime(t, troupe.Options{
-		Model: troupetest.Model(t, slow), Tools: []troupe.Tool{hang(t)}, ToolTimes: map[string]time.Duration{"hang": 30 * time.Minute}, Clock: clock,
+		Model: troupetest.Model(t, slow), Tools: []troupe.Tool{hang(t, over)}, ToolTimes: map[string]time.Duration{"hang": 30 * time.Minute}, Clock: clock,
 		Agents: []troupe.Agent{{Name: "default", Tools: []string{"hang"}}},
 	})
 	s, err := rt.Session(t.Context(), troupe.SessionOptions{Rules: []string{"hang"}})
@@ -230,7 +233,7 @@ func TestACallIsOutOfTimeByTheClockInTheTestsHands(t *testing.T) {
 		}
 		switch e.GetType() {
 		case messages.EventToolPlanned:
-			go passes(t.Context(), clock)
+			go passes(call, clock)
 		case messages.EventTurnCompleted:
 			if e.GetText() != "Timed out after 1800000 ms" {
 				t.Errorf("%s: %s", e.GetOutcome(), e.GetText())
@@ -239,7 +242,7 @@ func TestACallIsOutOfTimeByTheClockInTheTestsHands(t *testing.T) {
 	}
 }
 
-// passes lets minutes pass until the test is over: a call waits from when it has begun, which is after it is planned.
+// passes lets minutes pass until the call is over: it waits from when it has begun, which is after it is planned. What comes after it has the turn's hour.
 func passes(ctx context.Context, clock *troupetest.Clock) {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()

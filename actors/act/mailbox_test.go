@@ -57,7 +57,7 @@ func TestAnActorCanBeSentToByNameWhileItIsSpawned(t *testing.T) {
 		sender.Wait()
 		select {
 		case <-done:
-		case <-time.After(10 * time.Second):
+		case <-time.After(30 * time.Second):
 			t.Fatal("the actor hears nothing")
 		}
 		if err := sys.Root.StopFuture(pid).Wait(); err != nil {

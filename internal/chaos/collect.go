@@ -119,7 +119,7 @@ func count() *Counts {
 }
 
 // settleTime is how long a process may take to be back at its baseline.
-const settleTime = 5 * time.Second
+const settleTime = 30 * time.Second
 
 // settled counts again until a process is back at its baseline, or the time is up.
 func settled(ctx context.Context, before *Counts) *Counts {

@@ -68,7 +68,7 @@ func (processHost) Begin(ctx context.Context, c lifeConfig) (life, error) {
 }
 
 // dialWait is how long a process that does not answer may take to be dead.
-const dialWait = 10 * time.Second
+const dialWait = 30 * time.Second
 
 func awaitReady(out io.Reader) bool {
 	line, err := bufio.NewReader(out).ReadString('\n')

@@ -34,7 +34,7 @@ func FuzzAnswer(f *testing.F) {
 		rt := &plainhttp.Transport{Dial: func(context.Context, string, string) (net.Conn, error) { return client, nil }}
 		defer rt.CloseIdleConnections()
 		defer client.Close()
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 		defer cancel()
 		resp, err := rt.RoundTrip(post(ctx, t, "http://model.example/v1", strings.NewReader("ask")))
 		if err == nil {

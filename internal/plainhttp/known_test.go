@@ -184,7 +184,7 @@ func TestAHeadWithBareLineEndsIsNotTakenForALongerOne(t *testing.T) {
 		url, _ := raw(t, answers(answer, answer, answer))
 		rt := transport(t)
 		for range 3 {
-			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 			resp, err := rt.RoundTrip(post(ctx, t, url, strings.NewReader("ask")))
 			if err != nil {
 				t.Fatal(err)
@@ -222,7 +222,7 @@ func FuzzAgain(f *testing.F) {
 			return client, nil
 		}}
 		defer rt.CloseIdleConnections()
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 		defer cancel()
 		one := func() (head http.Header, body string, failed bool) {
 			resp, err := rt.RoundTrip(post(ctx, t, "http://model.example/v1", strings.NewReader("ask")))

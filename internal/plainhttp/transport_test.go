@@ -455,7 +455,7 @@ func TestAClosedTransportKeepsNoConnection(t *testing.T) {
 	}
 	select {
 	case <-gone:
-	case <-time.After(10 * time.Second):
+	case <-time.After(30 * time.Second):
 		t.Error("its connection stays open")
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"testing"
 
 	"github.com/troupe-dev/troupe/messages"
@@ -43,6 +44,7 @@ func noted(t *testing.T, more ...string) (dir string, out []byte, err error) {
 	t.Helper()
 	const where = "TROUPE_TEST_NOTE"
 	if dir := os.Getenv(where); dir != "" {
+		runtime.LockOSThread() // strace counts the calls of each thread by themselves
 		if err := (&Owner{o: Options{Jobs: dir}}).note(&messages.OwnedJob{JobId: "job_1", State: "running"}); err != nil {
 			fmt.Println(err)
 			os.Exit(1)
