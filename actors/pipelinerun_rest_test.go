@@ -1,6 +1,7 @@
 package actors_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -77,5 +78,36 @@ func TestARunThatSomebodyWaitsForStaysInMemory(t *testing.T) {
 			}
 			actortest.Until(t, "it is over, and rests", idle)
 		})
+	}
+}
+
+// Who mistypes a choice has not said yes.
+func TestAnAnswerThatIsNoChoiceIsRefusedAndTheQuestionStays(t *testing.T) {
+	h := actortest.New(t, actortest.Options{Model: actortest.Say("ok")})
+	for choices, c := range map[string]struct{ word, code, said string }{
+		"[merge, hold, drop]": {"dorp", messages.CodeBadRequest, "drop"},
+		"[yes, no]":           {"looks good", "", "yes"},
+	} {
+		s, _, run := startRun(t, h, "steps: [{id: ask, human: {message: 'Go on?', choices: "+choices+"}}]\noutputs: {said: '${{ steps.ask.output }}'}\n")
+		id := ""
+		actortest.Until(t, "it asks", func() bool {
+			if items := stepOf(h, s, run, "ask").GetItemViews(); len(items) == 1 {
+				id = items[0].GetApprovalId()
+			}
+			return id != ""
+		})
+		_, err := actortest.Try[*messages.Ack](h, s, &messages.ResolveApproval{WorkerId: run, ApprovalId: id, Decision: messages.Decision_APPROVED, Message: c.word})
+		if actortest.Code(err) != c.code {
+			t.Errorf("%s: %q is answered with %v", choices, c.word, err)
+		}
+		if c.code != "" {
+			if !strings.Contains(err.Error(), `did you mean "drop"?`) {
+				t.Errorf("nobody is told what was meant: %v", err)
+			}
+			actortest.Ask[*messages.Ack](h, s, &messages.ResolveApproval{WorkerId: run, ApprovalId: id, Decision: messages.Decision_APPROVED, Message: "drop"})
+		}
+		if v := actortest.Ask[*messages.RunView](h, s, &messages.AwaitRun{RunId: run}); v.GetOutputsJson() != `{"said":"`+c.said+`"}` {
+			t.Errorf("%s: the run has %s", choices, v.GetOutputsJson())
+		}
 	}
 }

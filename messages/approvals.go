@@ -129,3 +129,10 @@ func ChoiceOf(choices []string, m *ResolveApproval) string {
 	}
 	return choices[len(choices)-1]
 }
+
+// NoChoice tells whether the message of an answer is none of the choices that a question names. Where they are no more than
+// yes and no, a message may be a remark.
+func NoChoice(choices []string, m *ResolveApproval) bool {
+	plain := slices.Equal(choices, []string{"yes", "no"}) || slices.Equal(choices, []string{"approve", "reject"})
+	return !plain && m.GetMessage() != "" && !slices.Contains(choices, m.GetMessage())
+}
