@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/expr-lang/expr"
@@ -148,6 +149,9 @@ func plain(v any) (any, error) {
 	if weigh(v, maxValue) < 0 {
 		return nil, fmt.Errorf("the value would be longer than %d bytes", maxValue)
 	}
+	if tooDeep(v, maxDepth) {
+		return nil, fmt.Errorf("the value is nested more than %d deep", maxDepth)
+	}
 	b, err := json.Marshal(v)
 	if err != nil {
 		return nil, fmt.Errorf("the value cannot be written as JSON: %w", err)
@@ -170,6 +174,22 @@ func decodeJSON(text string) (any, error) {
 		return nil, err
 	}
 	return numbers(v), nil
+}
+
+// tooDeep tells whether a value is nested more than so many levels deep.
+func tooDeep(v any, left int) bool {
+	switch v := v.(type) {
+	case []any:
+		return left == 0 || slices.ContainsFunc(v, func(sub any) bool { return tooDeep(sub, left-1) })
+	case map[string]any:
+		for _, sub := range v {
+			if left == 0 || tooDeep(sub, left-1) {
+				return true
+			}
+		}
+		return left == 0
+	}
+	return false
 }
 
 func numbers(v any) any {

@@ -65,6 +65,9 @@ func (sc *Schema) fit(text string) (v any, why string) {
 	if err != nil {
 		return nil, "it is no JSON: " + err.Error()
 	}
+	if tooDeep(v, maxDepth) {
+		return nil, fmt.Sprintf("it is nested more than %d deep", maxDepth)
+	}
 	if err := sc.resolved.Validate(loose(v)); err != nil {
 		return nil, err.Error()
 	}

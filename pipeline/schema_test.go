@@ -38,3 +38,28 @@ func TestAnAnswerFitsAsJSONAloneOrNotAtAll(t *testing.T) {
 		}
 	}
 }
+
+// What is nested ten thousand deep no reader of JSON takes, and a run whose outputs hold it could not be shown.
+func TestWhatIsNestedWithoutEndIsNoValue(t *testing.T) {
+	deep := func(n int) string { return strings.Repeat("[", n) + strings.Repeat("]", n) }
+	schema, err := pipeline.ReadSchema([]byte(`{"type": "array"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := pipeline.Parse("p.yaml", "version: 1\nname: p\ninputs: {l: {type: list}}\nsteps: [{id: a, agent: default, prompt: x}]\n", pipeline.Options{Agents: []string{"default"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n, fits := range map[int]bool{500: true, 501: false, 9000: false} {
+		if _, why := schema.Fit(deep(n)); (why == "") != fits {
+			t.Errorf("an answer %d deep: %s", n, why)
+		}
+		given, err := p.Root.Set([]string{"l=" + deep(n)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.Root.Fill(given, nil); (err == nil) != fits {
+			t.Errorf("an input %d deep: %v", n, err)
+		}
+	}
+}

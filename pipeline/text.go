@@ -175,6 +175,10 @@ const maxText = 1 << 20
 // maxValue bounds a value that is no text, as JSON: a list of what 10,000 items have come to, for one.
 const maxValue = 4 << 20
 
+// maxDepth bounds how deep lists and objects of a value are nested: readers of JSON give up at a thousand or ten thousand, and
+// what is indented grows with the square of it.
+const maxDepth = 500
+
 // Show writes a value as it stands in a text.
 func Show(v any) string {
 	switch v := v.(type) {
