@@ -70,8 +70,13 @@ func (a *app) keepSecret(secrets []config.Secret) {
 // note prints a message for people, unless -q.
 func (a *app) note(format string, args ...any) {
 	if !a.flags.quiet {
-		_, _ = fmt.Fprintf(a.err, format+"\n", args...) // nobody is left to be told
+		a.fault(format, args...)
 	}
+}
+
+// fault tells people why a command does not end well; also with --quiet.
+func (a *app) fault(format string, args ...any) {
+	_, _ = fmt.Fprintf(a.err, format+"\n", args...) // nobody is left to be told
 }
 
 // folder gives the folder that -C names, links resolved, and its address; "" is the working directory.

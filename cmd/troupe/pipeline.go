@@ -1,12 +1,12 @@
 package main
 
 import (
+	"context"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
-	"os"
 	"path"
 	"path/filepath"
 	"slices"
@@ -41,8 +41,8 @@ func newPipelineValidate(a *app) *cobra.Command {
 		Use:   "validate FILE",
 		Short: "Check a pipeline: every key, expression and reference; exit 65 if something is wrong",
 		Args:  exactly("FILE"),
-		RunE: func(_ *cobra.Command, args []string) error {
-			p, err := a.plan(args[0])
+		RunE: func(cmd *cobra.Command, args []string) error {
+			p, err := a.plan(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
@@ -62,8 +62,8 @@ func newPipelinePlan(a *app) *cobra.Command {
 		Use:   "plan FILE",
 		Short: "Print the steps of a pipeline in waves: what can run at the same time",
 		Args:  exactly("FILE"),
-		RunE: func(_ *cobra.Command, args []string) error {
-			p, err := a.plan(args[0])
+		RunE: func(cmd *cobra.Command, args []string) error {
+			p, err := a.plan(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
@@ -92,8 +92,8 @@ func newPipelineGraph(a *app) *cobra.Command {
 		Use:   "graph FILE",
 		Short: "Print the graph of a pipeline, for Mermaid",
 		Args:  exactly("FILE"),
-		RunE: func(_ *cobra.Command, args []string) error {
-			p, err := a.plan(args[0])
+		RunE: func(cmd *cobra.Command, args []string) error {
+			p, err := a.plan(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
@@ -103,12 +103,12 @@ func newPipelineGraph(a *app) *cobra.Command {
 }
 
 // plan reads a pipeline's file, and those that it runs, against the configuration.
-func (a *app) plan(file string) (*pipeline.Plan, error) {
+func (a *app) plan(ctx context.Context, file string) (*pipeline.Plan, error) {
 	loaded, err := a.load("")
 	if err != nil {
 		return nil, err
 	}
-	text, err := readPlanFile(file)
+	text, err := given(ctx, file, pipeline.MaxFile)
 	if err != nil {
 		return nil, err
 	}
@@ -117,7 +117,9 @@ func (a *app) plan(file string) (*pipeline.Plan, error) {
 
 // known is what pipelines may name besides what they hold themselves. What a server has only it knows: it checks them, too.
 func (a *app) known(loaded *config.Loaded) pipeline.Options {
-	o := pipeline.Options{Load: func(name string) ([]byte, error) { return readPlanFile(filepath.FromSlash(path.Clean(name))) }}
+	o := pipeline.Options{Load: func(name string) ([]byte, error) {
+		return besideFile(filepath.FromSlash(path.Clean(name)), pipeline.MaxFile)
+	}}
 	if loaded.Config.Server.URL != "" {
 		return o
 	}
@@ -138,19 +140,6 @@ func (a *app) known(loaded *config.Loaded) pipeline.Options {
 		return what, fix
 	}
 	return o
-}
-
-// readPlanFile reads a file that is small enough to be a pipeline.
-func readPlanFile(file string) ([]byte, error) {
-	f, err := os.Open(file) //nolint:gosec // the user names it
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = f.Close() }()
-	if info, err := f.Stat(); err != nil || info.IsDir() {
-		return nil, &exitError{code: exitInput, what: file + " is no file", hint: "name the file of a pipeline"}
-	}
-	return io.ReadAll(io.LimitReader(f, pipeline.MaxFile+1))
 }
 
 func planOf(p *pipeline.Plan) planned {

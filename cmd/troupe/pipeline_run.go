@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -79,7 +80,7 @@ func (a *app) runPipeline(ctx context.Context, f *pipelineFlags, args []string) 
 	}
 	var plan *pipeline.Plan
 	if len(args) == 1 {
-		p, err := a.plan(args[0])
+		p, err := a.plan(ctx, args[0])
 		if err != nil {
 			return err
 		}
@@ -96,15 +97,28 @@ func (a *app) runPipeline(ctx context.Context, f *pipelineFlags, args []string) 
 			return err
 		}
 	}
-	h, err := a.openHouse(ctx, opening{loaded: loaded, models: models, dir: f.dir, work: true})
-	if err != nil {
-		return err
+	begin := func(ctx context.Context, n node) error { return a.beginRun(ctx, n, f, plan, create) }
+	for try := 1; ; try++ { // in the next house if the first one is taken away
+		h, err := a.openHouse(ctx, opening{loaded: loaded, models: models, dir: f.dir, work: true})
+		if err != nil {
+			return err
+		}
+		err = h.during(ctx, func(ctx context.Context) error {
+			if err := begin(ctx, h); err != nil {
+				return err
+			}
+			begin = func(context.Context, node) error { return nil } // once: to resume a run anew would try again what failed meanwhile
+			return a.followRun(ctx, h, f)
+		})
+		gone := err != nil && h.gone(err) && try < tries
+		if cerr := h.close(ctx); err == nil && cerr != nil {
+			a.note("troupe: warning: %v", cerr)
+		}
+		if !gone {
+			return err
+		}
+		a.note("troupe: %s", h.wentAway("this run"))
 	}
-	err = h.during(ctx, func(ctx context.Context) error { return a.followRun(ctx, h, f, plan, create) })
-	if cerr := h.close(ctx); err == nil && cerr != nil {
-		a.note("troupe: warning: %v", cerr)
-	}
-	return err
 }
 
 // createRun is the command that starts the run.
@@ -121,8 +135,7 @@ func (a *app) createRun(ctx context.Context, f *pipelineFlags, plan *pipeline.Pl
 		if !filepath.IsAbs(name) {
 			name = filepath.Join(a.cwd, name)
 		}
-		b, err := os.ReadFile(name) //nolint:gosec // the user names it
-		return string(b), err
+		return givenText(ctx, name)
 	})
 	if err != nil {
 		return nil, &exitError{code: exitInput, what: err.Error(), err: err}
@@ -168,27 +181,27 @@ func (a *app) createRun(ctx context.Context, f *pipelineFlags, plan *pipeline.Pl
 	return create, nil
 }
 
-// followRun starts a run or goes on with one, and shows what happens until it is over.
-func (a *app) followRun(ctx context.Context, n node, f *pipelineFlags, plan *pipeline.Plan, create *messages.CreateSession) error {
-	id := f.resume
+// beginRun starts a run or goes on with one, which the flags name from then on.
+func (a *app) beginRun(ctx context.Context, n node, f *pipelineFlags, plan *pipeline.Plan, create *messages.CreateSession) error {
 	if create != nil {
-		id = create.GetRun().GetRunId()
-		if _, err := ask[*messages.SessionView](ctx, n, create); err != nil {
-			return err
-		}
-	} else {
-		m := &messages.ResumeRun{RunId: id, By: "user", AcceptChanges: f.acceptChanges}
-		if plan != nil {
-			m.PlanHash, m.Sources = plan.Hash, plan.Sources
-		}
-		v, err := ask[*messages.RunView](ctx, n, m)
-		if err != nil {
-			return err
-		}
-		if plan != nil && plan.Root.Budget != nil && f.acceptChanges {
-			a.note("troupe: the budget of the whole file stays that of the run; add to it with: troupe budget add %s", v.GetSessionId())
-		}
+		f.resume = create.GetRun().GetRunId()
+		_, err := ask[*messages.SessionView](ctx, n, create)
+		return err
 	}
+	m := &messages.ResumeRun{RunId: f.resume, By: "user", AcceptChanges: f.acceptChanges}
+	if plan != nil {
+		m.PlanHash, m.Sources = plan.Hash, plan.Sources
+	}
+	v, err := ask[*messages.RunView](ctx, n, m)
+	if err == nil && plan != nil && plan.Root.Budget != nil && f.acceptChanges {
+		a.note("troupe: the budget of the whole file stays that of the run; add to it with: troupe budget add %s", v.GetSessionId())
+	}
+	return err
+}
+
+// followRun shows what happens in a run until it is over.
+func (a *app) followRun(ctx context.Context, n node, f *pipelineFlags) error {
+	id := f.resume
 	ctx, cancel := context.WithCancelCause(ctx)
 	var watched sync.WaitGroup
 	view, goOn := a.newRunView(), "go on with: troupe pipeline run --resume "+id
@@ -222,8 +235,8 @@ func (a *app) followRun(ctx context.Context, n node, f *pipelineFlags, plan *pip
 		case pipeline.Succeeded:
 			return a.runOver(v, exitDone)
 		case pipeline.Failed:
-			a.note("troupe: run %s failed: %s", id, indent(visible(v.GetError()), 2))
-			a.note("troupe: try again what failed with: troupe pipeline run --resume %s", id)
+			a.fault("troupe: run %s failed: %s", id, indent(visible(v.GetError()), 2))
+			a.fault("troupe: try again what failed with: troupe pipeline run --resume %s", id)
 			return a.runOver(v, exitFailed)
 		case pipeline.Cancelled:
 			return a.runOver(v, exitInterrupted)
@@ -261,15 +274,11 @@ func (a *app) runOver(v *messages.RunView, code int) error {
 			return err
 		}
 	case a.flags.format != "ndjson" && v.GetOutputsJson() != "":
-		var out any
-		if err := json.Unmarshal([]byte(v.GetOutputsJson()), &out); err != nil {
+		var b bytes.Buffer // as it is: a value of Go has no room for each number
+		if err := json.Indent(&b, []byte(v.GetOutputsJson()), "", "  "); err != nil {
 			return err
 		}
-		b, err := json.MarshalIndent(out, "", "  ")
-		if err != nil {
-			return err
-		}
-		if err := a.say(string(b)); err != nil {
+		if err := a.say(b.String()); err != nil {
 			return err
 		}
 	}

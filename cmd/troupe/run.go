@@ -243,11 +243,7 @@ func (r *runner) play(ctx context.Context) error {
 		if !gone {
 			return r.end(err)
 		}
-		if h.remote {
-			r.a.note("troupe: the server is gone; trying again")
-		} else {
-			r.a.note("troupe: the process that ran this turn is gone; it goes on here")
-		}
+		r.a.note("troupe: %s", h.wentAway("this turn"))
 	}
 }
 
@@ -263,6 +259,14 @@ func (a *app) stay(ctx context.Context, h *house) {
 	}
 	a.note("troupe: %s in this process: it stays until that is done; Ctrl-C makes the others go on by themselves", more)
 	h.linger(ctx)
+}
+
+// wentAway says that the holder ended which did something.
+func (h *house) wentAway(did string) string {
+	if h.remote {
+		return "the server is gone; trying again"
+	}
+	return "the process that ran " + did + " is gone; it goes on here"
 }
 
 // gone tells whether an error means that the holder ended, so that somebody else may hold now.
@@ -310,16 +314,16 @@ func (r *runner) end(err error) error {
 		if r.unpaid {
 			what = "more budget"
 		}
-		r.a.note("troupe: the turn waits for %s; after that go on with: troupe run -s %s", what, r.session)
+		r.a.fault("troupe: the turn waits for %s; after that go on with: troupe run -s %s", what, r.session)
 	default:
 		reason := ""
 		if r.log.reason != "" {
 			reason = ": " + indent(strings.TrimRight(r.log.reason, "\n"), 2)
 		}
-		r.a.note("troupe: the turn ended with outcome %s%s", r.log.outcome, reason)
+		r.a.fault("troupe: the turn ended with outcome %s%s", r.log.outcome, reason)
 	}
 	if r.log.misfit != "" {
-		r.a.note("troupe: the answer does not fit %s: %s; troupe show %s has it", visible(r.flags.schema), oneLine(r.log.misfit, 200), r.session)
+		r.a.fault("troupe: the answer does not fit %s: %s; troupe show %s has it", visible(r.flags.schema), oneLine(r.log.misfit, 200), r.session)
 	}
 	r.a.note("%s", r.log.summary())
 	if r.log.misfit != "" {

@@ -295,7 +295,7 @@ func (a *app) stage(ctx context.Context, f *testFlags, loaded *config.Loaded, m 
 		}
 	}
 	if t.Pipeline != "" {
-		if s.Plan, err = a.plan(t.Beside(t.Pipeline)); errors.Is(err, fs.ErrNotExist) {
+		if s.Plan, err = a.plan(ctx, t.Beside(t.Pipeline)); errors.Is(err, fs.ErrNotExist) {
 			return s, t.Fault("pipeline", t.Pipeline, err, "")
 		} else if err != nil {
 			return s, err

@@ -85,6 +85,9 @@ func Load(path string) (*Script, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read script: %w", err)
 	}
+	if !info.Mode().IsRegular() { // a pipe may never give anything, and some devices never end
+		return nil, fmt.Errorf("read script %s: it is no regular file", path)
+	}
 	if info.Size() > maxFileBytes {
 		return nil, fmt.Errorf("read script %s: larger than %d bytes", path, maxFileBytes)
 	}
