@@ -66,8 +66,8 @@ func (h *health) wait(now time.Time) time.Duration {
 // probing says whether calls go one at a time.
 func (h *health) probing() bool { return h.opened > 0 }
 
-// outcomeOf is what a call that has ended tells of its provider.
-func outcomeOf(err error) (outcome messages.ReleasePermit_Outcome, retryAfterMs int64) {
+// outcomeOf is what a call that has ended tells of its provider. One that says nothing for long, or breaks off before it has said anything, is as one that is overloaded.
+func outcomeOf(done *model.Completion, err error) (outcome messages.ReleasePermit_Outcome, retryAfterMs int64) {
 	if err == nil {
 		return messages.ReleasePermit_ANSWERED, 0
 	}
@@ -76,7 +76,7 @@ func outcomeOf(err error) (outcome messages.ReleasePermit_Outcome, retryAfterMs 
 	case !errors.As(err, &me):
 	case me.Class == model.RateLimited:
 		return messages.ReleasePermit_RATE_LIMITED, me.RetryAfter.Milliseconds()
-	case me.Class == model.Overloaded:
+	case me.Class == model.Overloaded || noAnswer(done, err):
 		return messages.ReleasePermit_OVERLOADED, 0
 	}
 	return outcome, 0

@@ -30,7 +30,7 @@ type Limits struct {
 	Approval       time.Duration // that an approval waits for its answer; default: for ever
 	Provider       time.Duration // that a variable's provider may take; default 10 s
 	ModelCalls     int           // in flight per provider; default 64
-	ModelAttempts  int           // of one step, each with the client's own retries; default 3
+	ModelAttempts  int           // of one step; as many requests that nothing comes of count as one as the model sends of one call (model.Attempts); default 3
 	SubscriberWait int           // events kept for a slow watcher; default 4096
 	CompactAt      int           // percent of a model's window: a history that would take a request there is compacted before; default 80
 	CompactKeep    int           // percent of the window that the newest turns may fill and stay as they were; default 30

@@ -44,6 +44,7 @@ type Worker struct {
 	anew        bool        // calls that wait are decided on again: what decides about them may be another than when they were planned
 	failing     bool        // the turn ends with an error, once nothing runs any more
 	denied      bool        // the attempt that ends was not made: its provider is out of order
+	unanswered  bool        // nothing came of it
 	lastError   string
 	releasedBy  string // who lets it go on, though it is quarantined; "" when nobody does
 

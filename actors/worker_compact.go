@@ -28,14 +28,15 @@ language of the conversation, at most 800 words, without a preamble.`
 // compaction is one under way, from the decision that it is needed to its fact. The call of the model that
 // it makes may be repeated: nothing of it is seen before the fact is durable.
 type compaction struct {
-	turns     int // oldest exchanges that a summary is to replace
-	least     int // that must go in any case so that the next request fits; 0: none must
-	by        string
-	askers    []*actor.PID
-	attempts  int       // that failed
-	waits     int       // of them, those that the provider refused for the number of requests
-	began     time.Time // the first one
-	cancelled bool
+	turns      int // oldest exchanges that a summary is to replace
+	least      int // that must go in any case so that the next request fits; 0: none must
+	by         string
+	askers     []*actor.PID
+	attempts   int       // that failed
+	waits      int       // of them, those that the provider refused for the number of requests
+	unanswered int       // of them, those that nothing came of: several are one
+	began      time.Time // the first one
+	cancelled  bool
 }
 
 // sizes is what requests of this worker weigh besides their messages, and may weigh.
@@ -235,13 +236,16 @@ func (w *Worker) summarise(c actor.Context) {
 
 // triesAgain counts an attempt that failed, and says whether it is repeated: one that was refused for the number of requests, for as long as a turn may take, since a
 // wait cures it and turns would be dropped for nothing.
-func (k *compaction) triesAgain(class model.Class, svc *Services) bool {
+func (k *compaction) triesAgain(class model.Class, g *generation, m *generated, svc *Services) bool {
 	k.attempts++
-	if class == model.RateLimited {
+	switch {
+	case class == model.RateLimited:
 		k.waits++
 		return svc.Limits.Wall <= 0 || svc.Now().Sub(k.began) < svc.Limits.Wall
+	case m.unanswered(g):
+		k.unanswered++
 	}
-	return retryable(class) && k.attempts-k.waits < svc.Limits.ModelAttempts
+	return retryable(class) && attempts(k.attempts-k.waits, k.unanswered, model.Attempts(g.model.Model)) < svc.Limits.ModelAttempts
 }
 
 // askSummary asks for a permit, once the call is paid.
@@ -262,7 +266,7 @@ func (w *Worker) askSummary(c actor.Context, resolved *Resolved, text string) {
 func (w *Worker) summaryCall(c actor.Context, g *generation) *modelCall {
 	return &modelCall{
 		svc: w.svc, sys: c.ActorSystem(), session: c.Parent(), receiving: &g.receiving, number: g.number,
-		model: g.model.Model, request: model.Request{Model: g.model.Name, Prompt: g.prompt, Agent: CompactionAgent, Session: w.session, MaxTokens: w.room()},
+		model: g.model.Model, request: model.Request{Model: g.model.Name, Prompt: g.prompt, Agent: CompactionAgent, Session: w.session, MaxTokens: w.room(), Once: model.Attempts(g.model.Model) > 1},
 	}
 }
 
@@ -278,7 +282,7 @@ func (w *Worker) summarised(c actor.Context, g *generation, m *generated) {
 		return
 	}
 	var me *model.Error
-	if errors.As(m.err, &me) && k.triesAgain(me.Class, w.svc) {
+	if errors.As(m.err, &me) && k.triesAgain(me.Class, g, m, w.svc) {
 		pause := pauseAfter(me, k.attempts)
 		w.become((*Worker).generating, stateWaiting)
 		wait := func(c actor.Context) {

@@ -32,6 +32,7 @@ type generation struct {
 	started   time.Time
 	provider  string
 	instead   string      // the model that this one stands in for
+	sent      int         // requests of the step before, which nothing came of
 	summary   bool        // of a compaction
 	span      trace.Span  // of the call; nil when nobody collects traces
 	receiving atomic.Bool // set by the goroutine of the call with its first event
@@ -119,7 +120,7 @@ func (w *Worker) ask(c actor.Context) {
 		return
 	}
 	w.armBudgetWall(c)
-	w.gen.model, w.gen.provider, w.gen.instead = resolved, resolved.Provider, started.GetInsteadOf()
+	w.gen.model, w.gen.provider, w.gen.instead, w.gen.sent = resolved, resolved.Provider, started.GetInsteadOf(), w.state.Turn().Tries.Unanswered
 	w.become((*Worker).generating, stateWaiting)
 	w.askPermit(c)
 }
@@ -159,7 +160,7 @@ func (w *Worker) noPermits(c actor.Context, why string) {
 func (w *Worker) releasePermit(c actor.Context, spent *model.Completion, err error) {
 	m := &messages.ReleasePermit{Request: w.gen.request}
 	if spent != nil {
-		m.Outcome, m.RetryAfterMs = outcomeOf(err)
+		m.Outcome, m.RetryAfterMs = outcomeOf(spent, err)
 		m.Tokens, m.Requests = spent.Usage.GetInputTokens()+spent.Usage.GetOutputTokens(), int32(spent.Meta.Attempts)
 	}
 	c.Request(w.peers.limiter(w.svc, c.ActorSystem(), w.gen.provider), m)
@@ -188,7 +189,7 @@ func (w *Worker) modelCall(c actor.Context, g *generation) *modelCall {
 		svc: w.svc, sys: c.ActorSystem(), session: c.Parent(), receiving: &g.receiving, arrived: &g.arrived, watched: &w.watched, number: g.number,
 		model: g.model.Model, request: model.Request{
 			Model: g.model.Name, Prompt: g.prompt, Tools: w.toolDefs(), Agent: cmp.Or(w.state.Alias(), w.state.Agent()), Session: w.session, MaxTokens: w.room(),
-			XML: g.model.XML || w.inText(),
+			XML: g.model.XML || w.inText(), Once: model.Attempts(g.model.Model) > 1,
 		},
 		worker: w.id, turn: w.state.Turn().ID, gen: g.id, grant: w.grant,
 	}
@@ -243,6 +244,7 @@ func (w *Worker) generated(c actor.Context, m *generated) {
 		return
 	}
 	if m.err != nil {
+		w.unanswered = m.unanswered(g)
 		partial, _ := cut(m.completion.Text, maxResult)
 		w.generationFailed(c, m.err, partial)
 		return
@@ -267,7 +269,7 @@ func completed(g *generation, m *generated) *messages.GenerationCompleted {
 		ProviderRequestId: m.completion.Meta.RequestID, Model: m.completion.Meta.Model, Scripted: m.completion.Meta.Scripted != "",
 		Timing: &messages.Timing{
 			StartedAtUnixMs: g.started.UnixMilli(), FirstTokenUs: m.first.Microseconds(), DurationUs: m.took.Microseconds(),
-			ProviderAttempts: int32(m.completion.Meta.Attempts),
+			ProviderAttempts: int32(g.sent + m.completion.Meta.Attempts), //nolint:gosec // a count
 		},
 	}
 	if done.GetModel() == "" {
@@ -319,8 +321,8 @@ func (w *Worker) activationRecord() uint64 {
 // generationFailed writes the failure down and either tries again after a pause or ends the turn.
 func (w *Worker) generationFailed(c actor.Context, err error, partial string) {
 	t := w.state.Turn()
-	f := &messages.GenerationFailed{GenId: t.Gen.GetGenId(), Class: "internal_error", Message: w.svc.Redact.String(err.Error()), Partial: partial, NotMade: w.denied}
-	w.gen, w.denied = nil, false
+	f := &messages.GenerationFailed{GenId: t.Gen.GetGenId(), Class: "internal_error", Message: w.svc.Redact.String(err.Error()), Partial: partial, NotMade: w.denied, Unanswered: w.unanswered}
+	w.gen, w.denied, w.unanswered = nil, false, false
 	if w.purse.charge == nil { // it was not made
 		w.purse.charge = &messages.Amounts{}
 	}
@@ -333,10 +335,10 @@ func (w *Worker) generationFailed(c actor.Context, err error, partial string) {
 		if me.Class == model.ContextLength && t.Gen.GetInsteadOf() == "" && t.Steps == 0 && !t.Compacted && w.state.Exchanges() > 0 {
 			f.RetryAtUnixMs = w.svc.Now().UnixMilli() // once it is compacted
 		}
-		if me.Class == shortOfBudget && t.Failures+1 < w.svc.Limits.ModelAttempts {
+		if me.Class == shortOfBudget && w.attempts(f) < w.svc.Limits.ModelAttempts {
 			f.RetryAtUnixMs = w.svc.Now().UnixMilli() // it is known now
 		}
-		if w.triesAgain(me.Class, f.GetNotMade()) {
+		if w.triesAgain(me.Class, f) {
 			pause := pauseAfter(me, t.Failures+1)
 			if w.substitute(t.Failures+1, f.GetClass()) != "" {
 				pause = 0 // another service is asked

@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -14,19 +15,54 @@ import (
 )
 
 // triesAgain says whether an attempt that failed is repeated. One that the provider refused for the number of requests, or that was not made as it is out
-// of order, is, for as long as the turn has time: a wait cures it. Of others there are as many as limits say. What the attempts before it were stands
-// in the journal.
-func (w *Worker) triesAgain(class model.Class, notMade bool) bool {
+// of order, is, for as long as the turn has time: a wait cures it. Of others there are as many as limits say, where as many requests that nothing came of
+// count as one as the model's client would send of one call. What the attempts before it were stands in the journal.
+func (w *Worker) triesAgain(class model.Class, f *messages.GenerationFailed) bool {
 	t := w.state.Turn()
 	others := len(w.standIns())
-	left := t.Failures+1-t.Tries.Waits < max(w.svc.Limits.ModelAttempts, others+1)
+	left := w.attempts(f) < max(w.svc.Limits.ModelAttempts, others+1)
 	if t.Gen.GetInsteadOf() != "" && !t.Tries.Own && ofItsOwn(class) {
 		return left
 	}
 	if conversation.ForGood(string(class)) { // each model gets one chance
 		return t.Failures+1 <= others && w.substitute(t.Failures+1, string(class)) != ""
 	}
-	return retryable(class) && (notMade || class == model.RateLimited || left)
+	return retryable(class) && (f.GetNotMade() || class == model.RateLimited || left)
+}
+
+// attempts is how many attempts at the step have failed with the newest, of those that limits bound.
+func (w *Worker) attempts(f *messages.GenerationFailed) int {
+	t := w.state.Turn()
+	each, unanswered := 1, t.Tries.Unanswered
+	if f.GetUnanswered() {
+		unanswered++
+	}
+	if r, err := w.svc.Models.Resolve(t.Gen.GetModel()); err == nil {
+		each = model.Attempts(r.Model)
+	}
+	return attempts(t.Failures+1-t.Tries.Waits, unanswered, each)
+}
+
+// attempts is how many attempts so many failures are, some of which are requests that nothing came of: each of these is an attempt, or several are one.
+func attempts(failures, unanswered, each int) int { return failures - unanswered + unanswered/each }
+
+// noAnswer says whether a request failed that nothing came of, and that may succeed when it is sent again.
+func noAnswer(done *model.Completion, err error) bool {
+	var me *model.Error
+	if !errors.As(err, &me) || done.Text != "" || done.Reasoning != "" || len(done.ToolCalls) > 0 || done.Usage != nil {
+		return false
+	}
+	switch me.Class {
+	case model.Overloaded, model.Timeout, model.Truncated:
+		return true
+	case model.RateLimited, model.ContextLength, model.Auth, model.BadRequest, model.NotFound, model.Protocol, model.Unmatched:
+	}
+	return false
+}
+
+// unanswered says whether a call is a request that nothing came of, and that the model's client would have sent again.
+func (m *generated) unanswered(g *generation) bool {
+	return m.first == 0 && model.Attempts(g.model.Model) > 1 && noAnswer(m.completion, m.err)
 }
 
 // ofItsOwn says whether what a model that stands in refuses says nothing of the worker's own: that one is asked again.

@@ -112,7 +112,7 @@ type ProviderLimits struct {
 	RequestsPerMinute int64         `yaml:"requests_per_minute" default:"0" doc:"Requests in a minute."`
 	TokensPerMinute   int64         `yaml:"tokens_per_minute" default:"0" doc:"Tokens in a minute."`
 	Timeout           time.Duration `yaml:"timeout" default:"10m" doc:"Longest time of one call."`
-	Attempts          int64         `yaml:"attempts" default:"5" min:"1" max:"20" doc:"Tries of one call, the first included; one that is refused for the number of requests (429) is repeated for as long as its turn has time, whatever this says."`
+	Attempts          int64         `yaml:"attempts" default:"5" min:"1" max:"20" doc:"How often a request is sent that nothing comes of (5xx, no connection, cut off, timeout), the first time included, for one of the three attempts that a step has; it holds no place meanwhile. One that is refused for the number of requests (429) is repeated for as long as its turn has time, whatever this says."`
 }
 
 // Alias is a short name for a model, with what its provider does not tell.

@@ -259,7 +259,7 @@ func (d *driver) generate(n conversation.Generate) {
 	case "length":
 		d.answer(gen.GetGenId(), 0, "length")
 	case "retry":
-		d.put(&messages.GenerationFailed{GenId: gen.GetGenId(), Class: d.pick("class", "overloaded", "rate_limited"), NotMade: rapid.Bool().Draw(d.t, "not made"), RetryAtUnixMs: 1})
+		d.put(&messages.GenerationFailed{GenId: gen.GetGenId(), Class: d.pick("class", "overloaded", "rate_limited"), NotMade: rapid.Bool().Draw(d.t, "not made"), Unanswered: rapid.Bool().Draw(d.t, "unanswered"), RetryAtUnixMs: 1})
 	case "fail":
 		d.put(&messages.GenerationFailed{GenId: gen.GetGenId(), Class: "auth", Message: "no"})
 	default:

@@ -5,9 +5,10 @@ import "github.com/troupe-dev/troupe/messages"
 // Tries is what the failed attempts at the step under way were. A successor goes on from it: a crash makes nothing a step's own failure that
 // was none, and gives no model a second chance.
 type Tries struct {
-	Waits int  // that the provider refused for their number, or that were not made as it is out of order: a wait cures both
-	Own   bool // the worker's own model failed for good: its key is refused, or it is not there
-	Other bool // the newest was of a model that stood in
+	Waits      int  // that the provider refused for their number, or that were not made as it is out of order: a wait cures both
+	Unanswered int  // requests that nothing came of: several count as one attempt
+	Own        bool // the worker's own model failed for good: its key is refused, or it is not there
+	Other      bool // the newest was of a model that stood in
 }
 
 // RateLimited is the class of a generation that the provider refused for the number of requests.
@@ -20,8 +21,11 @@ func ForGood(class string) bool { return class == "auth" || class == "not_found"
 func (t *Tries) failed(g *messages.GenerationStarted, f *messages.GenerationFailed) {
 	t.Other = g.GetInsteadOf() != ""
 	t.Own = t.Own || !t.Other && ForGood(f.GetClass())
-	if f.GetNotMade() || f.GetClass() == RateLimited {
+	switch {
+	case f.GetNotMade() || f.GetClass() == RateLimited:
 		t.Waits++
+	case f.GetUnanswered():
+		t.Unanswered++
 	}
 }
 
@@ -29,9 +33,9 @@ func keptTries(t Tries) *messages.KeptTries {
 	if t == (Tries{}) {
 		return nil
 	}
-	return &messages.KeptTries{Waits: int32(t.Waits), Own: t.Own, Other: t.Other} //nolint:gosec // a count
+	return &messages.KeptTries{Waits: int32(t.Waits), Unanswered: int32(t.Unanswered), Own: t.Own, Other: t.Other} //nolint:gosec // counts
 }
 
 func triesOf(k *messages.KeptTries) Tries {
-	return Tries{Waits: int(k.GetWaits()), Own: k.GetOwn(), Other: k.GetOther()}
+	return Tries{Waits: int(k.GetWaits()), Unanswered: int(k.GetUnanswered()), Own: k.GetOwn(), Other: k.GetOther()}
 }

@@ -31,6 +31,8 @@ func TestTheFoldTellsAStepsOwnFailuresFromItsWaits(t *testing.T) {
 		{"own", &messages.GenerationFailed{Class: "auth"}, conversation.Tries{Waits: 2, Other: true}},
 		{"", &messages.GenerationFailed{Class: "not_found"}, conversation.Tries{Waits: 2, Own: true}},
 		{"own", &messages.GenerationFailed{Class: "overloaded"}, conversation.Tries{Waits: 2, Own: true, Other: true}},
+		{"", &messages.GenerationFailed{Class: "timeout", Unanswered: true}, conversation.Tries{Waits: 2, Unanswered: 1, Own: true}},
+		{"own", &messages.GenerationFailed{Class: "overloaded", Unanswered: true}, conversation.Tries{Waits: 2, Unanswered: 2, Own: true, Other: true}},
 	} {
 		x.failed.GenId = "g"
 		put(&messages.GenerationStarted{GenId: "g", InsteadOf: x.instead}, &messages.Activated{}, x.failed)

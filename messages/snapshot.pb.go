@@ -920,6 +920,7 @@ type KeptTries struct {
 	Waits         int32                  `protobuf:"varint,1,opt,name=waits,proto3" json:"waits,omitempty"`
 	Own           bool                   `protobuf:"varint,2,opt,name=own,proto3" json:"own,omitempty"`
 	Other         bool                   `protobuf:"varint,3,opt,name=other,proto3" json:"other,omitempty"`
+	Unanswered    int32                  `protobuf:"varint,197,opt,name=unanswered,proto3" json:"unanswered,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -973,6 +974,13 @@ func (x *KeptTries) GetOther() bool {
 		return x.Other
 	}
 	return false
+}
+
+func (x *KeptTries) GetUnanswered() int32 {
+	if x != nil {
+		return x.Unanswered
+	}
+	return 0
 }
 
 type KeptGeneration struct {
@@ -1371,11 +1379,14 @@ const file_snapshot_proto_rawDesc = "" +
 	"\awaiting\x18y \x01(\rR\awaiting\x12*\n" +
 	"\x05tries\x18e \x01(\v2\x14.troupe.v1.KeptTriesR\x05tries\x122\n" +
 	"\tsuspended\x18z \x01(\v2\x14.troupe.v1.SuspendedR\tsuspended\x12#\n" +
-	"\rsuspended_seq\x18{ \x01(\x04R\fsuspendedSeq\"I\n" +
+	"\rsuspended_seq\x18{ \x01(\x04R\fsuspendedSeq\"j\n" +
 	"\tKeptTries\x12\x14\n" +
 	"\x05waits\x18\x01 \x01(\x05R\x05waits\x12\x10\n" +
 	"\x03own\x18\x02 \x01(\bR\x03own\x12\x14\n" +
-	"\x05other\x18\x03 \x01(\bR\x05other\"V\n" +
+	"\x05other\x18\x03 \x01(\bR\x05other\x12\x1f\n" +
+	"\n" +
+	"unanswered\x18\xc5\x01 \x01(\x05R\n" +
+	"unanswered\"V\n" +
 	"\x0eKeptGeneration\x122\n" +
 	"\x04fact\x18\x01 \x01(\v2\x1e.troupe.v1.GenerationCompletedR\x04fact\x12\x10\n" +
 	"\x03seq\x18\x02 \x01(\x04R\x03seq\"\x92\x04\n" +

@@ -2527,6 +2527,7 @@ type GenerationFailed struct {
 	RetryAtUnixMs int64                  `protobuf:"varint,3,opt,name=retry_at_unix_ms,json=retryAtUnixMs,proto3" json:"retry_at_unix_ms,omitempty"` // 0: not retried
 	Message       string                 `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
 	Partial       string                 `protobuf:"bytes,5,opt,name=partial,proto3" json:"partial,omitempty"`                   // text already shown, void
+	Unanswered    bool                   `protobuf:"varint,196,opt,name=unanswered,proto3" json:"unanswered,omitempty"`          // nothing of an answer had come (5xx, no connection, or one that was cut, a timeout): as many of these as the model's client would have made of one attempt count as one
 	NotMade       bool                   `protobuf:"varint,101,opt,name=not_made,json=notMade,proto3" json:"not_made,omitempty"` // the provider was out of order or wanted a pause, and was not asked: no attempt of those that a step has
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2595,6 +2596,13 @@ func (x *GenerationFailed) GetPartial() string {
 		return x.Partial
 	}
 	return ""
+}
+
+func (x *GenerationFailed) GetUnanswered() bool {
+	if x != nil {
+		return x.Unanswered
+	}
+	return false
 }
 
 func (x *GenerationFailed) GetNotMade() bool {
@@ -4926,13 +4934,16 @@ const file_worker_proto_rawDesc = "" +
 	" \x01(\bR\bscripted\x12\x18\n" +
 	"\apartial\x18\v \x01(\bR\apartial\x12\x1d\n" +
 	"\n" +
-	"instead_of\x18x \x01(\tR\tinsteadOf\"\xb7\x01\n" +
+	"instead_of\x18x \x01(\tR\tinsteadOf\"\xd8\x01\n" +
 	"\x10GenerationFailed\x12\x15\n" +
 	"\x06gen_id\x18\x01 \x01(\tR\x05genId\x12\x14\n" +
 	"\x05class\x18\x02 \x01(\tR\x05class\x12'\n" +
 	"\x10retry_at_unix_ms\x18\x03 \x01(\x03R\rretryAtUnixMs\x12\x18\n" +
 	"\amessage\x18\x04 \x01(\tR\amessage\x12\x18\n" +
-	"\apartial\x18\x05 \x01(\tR\apartial\x12\x19\n" +
+	"\apartial\x18\x05 \x01(\tR\apartial\x12\x1f\n" +
+	"\n" +
+	"unanswered\x18\xc4\x01 \x01(\bR\n" +
+	"unanswered\x12\x19\n" +
 	"\bnot_made\x18e \x01(\bR\anotMade\"\xa1\x03\n" +
 	"\vToolPlanned\x12\x17\n" +
 	"\acall_id\x18\x01 \x01(\tR\x06callId\x12\x17\n" +

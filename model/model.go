@@ -19,6 +19,15 @@ type Model interface {
 	Stream(ctx context.Context, req *Request) iter.Seq2[Event, error]
 }
 
+// Attempts is how often m sends a request that nothing comes of, the first time included, unless it is asked for it once: its method of this name says so, or else
+// it is 1.
+func Attempts(m Model) int {
+	if r, ok := m.(interface{ Attempts() int }); ok {
+		return max(1, r.Attempts())
+	}
+	return 1
+}
+
 // Request is one model call.
 type Request struct {
 	Model     string // the provider's own name of it
@@ -28,6 +37,7 @@ type Request struct {
 	MaxTokens int64     // 0: the provider's default
 	Agent     string    // who asks; scripts choose their rules by it
 	Session   string    // for logs and provider metadata, never for behaviour
+	Once      bool      // it is sent once: who asks sends it again himself (Attempts), and holds nothing meanwhile that others wait for
 }
 
 // ToolDef is a tool as a model sees it.

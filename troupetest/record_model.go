@@ -30,6 +30,9 @@ func (r *Recorded) Stream(ctx context.Context, req *model.Request) iter.Seq2[mod
 	return r.of.Stream(ctx, req)
 }
 
+// Attempts is the model's own; see model.Attempts.
+func (r *Recorded) Attempts() int { return model.Attempts(r.of) }
+
 // Requests are those that were made, in the order in which they came. They are not to be changed.
 func (r *Recorded) Requests() []*model.Request {
 	r.mu.Lock()

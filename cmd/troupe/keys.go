@@ -77,6 +77,9 @@ type keyed struct {
 	keys     *keys
 }
 
+// Attempts is the model's own; see model.Attempts.
+func (m *keyed) Attempts() int { return model.Attempts(m.Model) }
+
 // Stream implements model.Model.
 func (m *keyed) Stream(ctx context.Context, req *model.Request) iter.Seq2[model.Event, error] {
 	return func(yield func(model.Event, error) bool) {

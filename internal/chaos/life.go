@@ -7,7 +7,6 @@ import (
 	"iter"
 	"log/slog"
 	"path/filepath"
-	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -92,7 +91,7 @@ func openInside(ctx context.Context, c lifeConfig, store persistence.Store, log 
 	if in.cutter, err = newCutter(ctx, c, store, die); err != nil {
 		return nil, err
 	}
-	in.model, err = openai.New(openai.Options{BaseURL: c.Model, Sleep: shortSleep})
+	in.model, err = openai.New(openai.Options{BaseURL: c.Model})
 	if err != nil {
 		return nil, fmt.Errorf("reach the scripted model: %w", err)
 	}
@@ -115,18 +114,6 @@ func openInside(ctx context.Context, c lifeConfig, store persistence.Store, log 
 		return nil, fmt.Errorf("begin life %d: %w", c.Life, err)
 	}
 	return in, nil
-}
-
-// shortSleep keeps the client's retries short: the scripted model is never really overloaded.
-func shortSleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(min(d, 5*time.Millisecond))
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }
 
 func (in *inside) close(ctx context.Context) error {

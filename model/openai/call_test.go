@@ -172,6 +172,22 @@ func TestWhatCannotGetBetterIsNotTriedAgain(t *testing.T) {
 	}
 }
 
+// TestWhoAsksOnceIsToldAtOnce: who holds something that others wait for repeats a request himself; Attempts says how often it is worth it.
+func TestWhoAsksOnceIsToldAtOnce(t *testing.T) {
+	for _, body := range []http.HandlerFunc{answers(503, "", "", "Retry-After", "7"), answers(500, "", ""), says("", 0)} {
+		var n atomic.Int32
+		m := provider(t, openai.Options{MaxAttempts: 4, Sleep: func(context.Context, time.Duration) error {
+			t.Error("it waits")
+			return nil
+		}}, func(w http.ResponseWriter, r *http.Request) { n.Add(1); body(w, r) })
+		_, err := model.Collect(m.Stream(t.Context(), &model.Request{Model: "m", Prompt: &messages.Prompt{}, Once: true}), nil)
+		var failed *model.Error
+		if !errors.As(err, &failed) || n.Load() != 1 || failed.Attempts != 1 || model.Attempts(m) != 4 {
+			t.Errorf("%d requests, %v, and it is worth %d", n.Load(), err, model.Attempts(m))
+		}
+	}
+}
+
 func TestRetriesEnd(t *testing.T) {
 	var n atomic.Int32
 	m := provider(t, openai.Options{MaxAttempts: 3}, func(w http.ResponseWriter, r *http.Request) {

@@ -7,8 +7,9 @@
 //
 // A failed request is made again, with exponential jittered pauses and the provider's
 // Retry-After, as long as the caller has not been given anything: overload, refused or broken
-// connections, timeouts and cut streams. One that was refused for the number of requests is the
-// caller's to repeat, and a used-up quota is class auth and final.
+// connections, timeouts and cut streams. A caller who holds something that others wait for asks
+// once (model.Request.Once) and repeats it himself. One that was refused for the number of requests
+// is always the caller's to repeat, and a used-up quota is class auth and final.
 package openai
 
 import (
@@ -51,7 +52,7 @@ type Options struct {
 	RequestTimeout   time.Duration     // one request with its whole answer; default 30 min
 	FirstByteTimeout time.Duration     // to the first byte of the answer; default 5 min
 	IdleTimeout      time.Duration     // between two bytes of the answer; default 2 min
-	MaxAttempts      int               // requests per call, the first included; default 5
+	MaxAttempts      int               // requests per call, the first included; default 5. Of one that is to be sent once, the caller's
 
 	// EchoReasoning sends the reasoning that led to a tool call back as reasoning_content, as
 	// some providers of open models demand. Others refuse it.
@@ -218,6 +219,9 @@ func (m *Model) Close() error {
 	return nil
 }
 
+// Attempts is how often a request is sent that nothing comes of; see model.Attempts.
+func (m *Model) Attempts() int { return m.opts.MaxAttempts }
+
 // errStopped says that the caller left the loop.
 var errStopped = errors.New("the caller stopped")
 
@@ -236,7 +240,7 @@ func (m *Model) Stream(ctx context.Context, req *model.Request) iter.Seq2[model.
 				failed.Attempts = n
 				// Nothing is tried again after the caller has seen a part of the answer: it
 				// would see that part twice.
-				if !to.yielded && n < m.opts.MaxAttempts && retryable(failed.Class) {
+				if !to.yielded && !req.Once && n < m.opts.MaxAttempts && retryable(failed.Class) {
 					wait := pause(n, failed.RetryAfter, chance())
 					telemetry.Retried(ctx, n, string(failed.Class), wait)
 					err = m.opts.Sleep(ctx, wait)
