@@ -19,12 +19,8 @@ func (rt *Runtime) Audit(ctx context.Context, session string) ([]*AuditEntry, er
 }
 
 func (rt *Runtime) listAudit(ctx context.Context, m *messages.ListAudit) (*messages.Audit, error) {
-	all, err := actors.Audit(ctx, rt.svc.Store, m.GetSessionId())
-	if err != nil {
-		return nil, err
+	if m.GetLimit() == 0 && m.GetBefore() == "" && m.Tenant == nil {
+		return actors.Audit(ctx, rt.svc.Store, m.GetSessionId())
 	}
-	if n := int(m.GetLimit()); n > 0 && len(all.GetEntries()) > n {
-		all.Entries = all.GetEntries()[len(all.GetEntries())-n:]
-	}
-	return all, nil
+	return rt.audits.Page(ctx, m)
 }

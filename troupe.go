@@ -201,6 +201,7 @@ type Options struct {
 type Runtime struct {
 	sys      *actor.ActorSystem
 	svc      *actors.Services
+	audits   *actors.Audits
 	root     *actor.PID
 	traces   trace.TracerProvider // nil: nothing is traced
 	ownStore bool
@@ -263,7 +264,7 @@ func New(ctx context.Context, o Options) (*Runtime, error) {
 		rt.closeMCP()
 		return nil, err
 	}
-	rt.svc = services(&o, store, registry)
+	rt.svc, rt.audits = services(&o, store, registry), actors.NewAudits(store)
 	rt.svc.Fatal = rt.fatal
 	if o.Approve != nil {
 		rt.asking, rt.stopAsking = context.WithCancel(context.WithoutCancel(ctx)) // Close ends it

@@ -50,18 +50,27 @@ func Audit(ctx context.Context, store persistence.Store, session string) (*messa
 		}
 		out.Entries, out.Trimmed = append(out.Entries, a.entries...), out.GetTrimmed() || trimmed
 	}
-	if err := auditSystem(ctx, store, session, out); err != nil {
+	rules := auditRules{}
+	if err := rules.read(ctx, store); err != nil {
 		return nil, err
 	}
-	slices.SortStableFunc(out.Entries, func(a, b *messages.AuditView) int {
-		return cmp.Or(cmp.Compare(a.GetAtUnixMs(), b.GetAtUnixMs()), cmp.Compare(a.GetSessionId(), b.GetSessionId()), cmp.Compare(a.GetCursor(), b.GetCursor()))
-	})
+	for _, v := range rules.entries {
+		if session == "" || session == v.GetSessionId() {
+			out.Entries = append(out.Entries, v)
+		}
+	}
+	slices.SortStableFunc(out.Entries, auditOrder)
 	out.Entries = append(out.Entries, broken...) // last, where no limit leaves them out
 	return out, nil
 }
 
+// auditOrder is that of time; entries of the same time stand in that of their sessions, and of the records in each.
+func auditOrder(a, b *messages.AuditView) int {
+	return cmp.Or(cmp.Compare(a.GetAtUnixMs(), b.GetAtUnixMs()), cmp.Compare(a.GetSessionId(), b.GetSessionId()), cmp.Compare(a.GetCursor(), b.GetCursor()))
+}
+
 func auditOf(ctx context.Context, store persistence.Store, session string) (a *audited, trimmed bool, err error) {
-	a = &audited{session: session, agents: make(map[string]string), calls: make(map[string]*messages.AuditView), asked: make(map[string]int64), trust: make(map[string]string), own: make(map[string]string)}
+	a = newAudited(session)
 	err = store.ReadSession(ctx, session, 0, a.take)
 	var left *persistence.TrimmedError
 	if errors.As(err, &left) && left.First > 0 {
@@ -76,43 +85,54 @@ func auditOf(ctx context.Context, store persistence.Store, session string) (a *a
 	return a, trimmed, err
 }
 
+func newAudited(session string) *audited {
+	return &audited{session: session, agents: make(toldAt), calls: make(map[string]*messages.AuditView), asked: make(map[string]int64), trust: make(toldAt), own: make(toldAt)}
+}
+
 // damage says that what came after the last record that was read is not told.
 func (a *audited) damage(err error) *messages.AuditView {
 	return &messages.AuditView{AtUnixMs: a.at, Cursor: a.cursor, Kind: auditDamage, SessionId: a.session, What: "its records cannot be read any further", Decision: auditUnknown, Why: err.Error()}
 }
 
-// auditSystem adds the rules that outlast a session.
-func auditSystem(ctx context.Context, store persistence.Store, session string, out *messages.Audit) error {
-	known := make(map[string]string) // rules, with the session that each is of
-	err := store.Read(ctx, messages.SystemStream, 1, func(e persistence.Entry) error {
-		f, err := messages.SystemFactIn(e.Record)
-		if err != nil {
-			return err
-		}
-		v := &messages.AuditView{AtUnixMs: e.Record.GetAtUnixMs(), Kind: auditRule}
-		switch x := f.(type) {
-		case *messages.RuleRemembered:
-			if session != "" && session != x.GetSessionId() {
-				return nil
-			}
-			known[x.GetRuleId()] = x.GetSessionId()
-			v.SessionId, v.Agent, v.What, v.Workspace, v.Decision, v.By = x.GetSessionId(), x.GetAgent(), x.GetRule(), x.GetWorkspace(), auditSet, x.GetBy()
-			v.ApprovalId, v.Scope, v.RuleId = x.GetApprovalId(), x.GetScope(), x.GetRuleId()
-		case *messages.RuleRevoked:
-			of, is := known[x.GetRuleId()]
-			if !is {
-				return nil
-			}
-			v.SessionId, v.What, v.RuleId, v.Decision, v.By = of, x.GetRule(), x.GetRuleId(), auditRevoked, x.GetBy()
-		default:
-			return nil
-		}
-		out.Entries = append(out.Entries, v)
-		return nil
-	})
-	if err != nil {
+// auditRules are the rules that outlast a session, as far as they were read.
+type auditRules struct {
+	seq     uint64            // the last record that was read
+	of      map[string]string // rules, with the session that each is of
+	entries []*messages.AuditView
+}
+
+func (a *auditRules) read(ctx context.Context, store persistence.Store) error {
+	if a.of == nil {
+		a.of = make(map[string]string)
+	}
+	if err := store.Read(ctx, messages.SystemStream, a.seq+1, a.take); err != nil {
 		return fmt.Errorf("read the rules: %w", err)
 	}
+	return nil
+}
+
+func (a *auditRules) take(e persistence.Entry) error {
+	f, err := messages.SystemFactIn(e.Record)
+	if err != nil {
+		return err
+	}
+	a.seq = e.Record.GetSeq()
+	v := &messages.AuditView{AtUnixMs: e.Record.GetAtUnixMs(), Kind: auditRule}
+	switch x := f.(type) {
+	case *messages.RuleRemembered:
+		a.of[x.GetRuleId()] = x.GetSessionId()
+		v.SessionId, v.Agent, v.What, v.Workspace, v.Decision, v.By = x.GetSessionId(), x.GetAgent(), x.GetRule(), x.GetWorkspace(), auditSet, x.GetBy()
+		v.ApprovalId, v.Scope, v.RuleId = x.GetApprovalId(), x.GetScope(), x.GetRuleId()
+	case *messages.RuleRevoked:
+		of, is := a.of[x.GetRuleId()]
+		if !is {
+			return nil
+		}
+		v.SessionId, v.What, v.RuleId, v.Decision, v.By = of, x.GetRule(), x.GetRuleId(), auditRevoked, x.GetBy()
+	default:
+		return nil
+	}
+	a.entries = append(a.entries, v)
 	return nil
 }
 
@@ -126,6 +146,7 @@ const (
 	auditTurn    = "turn"
 	auditTimer   = "timer"
 	auditRun     = "run"
+	auditJob     = "job"
 	auditDamage  = messages.AuditDamage
 
 	auditAllowed = "allowed"
@@ -136,6 +157,7 @@ const (
 	auditRevoked = "revoked"
 	auditCreated = "created"
 	auditClosed  = "closed"
+	auditEnded   = "ended"
 	auditStarted = "started"
 	auditResumed = "resumed"
 	auditChanged = "changed"
@@ -149,12 +171,42 @@ type audited struct {
 	ran     bool  // it was made for a run of a pipeline
 	at      int64 // time and cursor of the last record that was read
 	cursor  uint64
-	agents  map[string]string // by worker
+	agents  toldAt // by worker
 	entries []*messages.AuditView
 	calls   map[string]*messages.AuditView // by exec id
 	asked   map[string]int64               // when, by exec id
-	own     map[string]string              // addresses of copies, by the worker that each is of
-	trust   map[string]string              // how far each workspace is trusted, by address; missing: not said in what was not trimmed away
+	own     toldAt                         // addresses of copies, by the worker that each is of
+	trust   toldAt                         // how far each workspace is trusted, by address; missing: not said in what was not trimmed away
+	touched func(*messages.AuditView)      // is called with a call that an earlier record began; may be nil
+	runName string                         // of its run's pipeline
+	runSeq  uint64                         // the last record of its run that was read
+}
+
+// toldAt is what records said of something, and from which cursor on: a part of a session that is read again finds what was known there.
+type toldAt map[string][]toldOnce
+
+type toldOnce struct {
+	cursor uint64
+	value  string
+}
+
+// set notes what the record of a cursor says; once.
+func (t toldAt) set(key string, cursor uint64, value string) {
+	all := t[key]
+	if n := len(all); n == 0 || all[n-1].cursor < cursor {
+		t[key] = append(all, toldOnce{cursor, value})
+	}
+}
+
+// at is what was said up to a cursor.
+func (t toldAt) at(key string, cursor uint64) string {
+	all := t[key]
+	for i := len(all) - 1; i >= 0; i-- {
+		if all[i].cursor <= cursor {
+			return all[i].value
+		}
+	}
+	return ""
 }
 
 func (a *audited) take(e persistence.Entry) error {
@@ -177,7 +229,7 @@ func (a *audited) take(e persistence.Entry) error {
 // add begins an entry.
 func (a *audited) add(e persistence.Entry, kind, worker string) *messages.AuditView {
 	v := &messages.AuditView{
-		AtUnixMs: e.Record.GetAtUnixMs(), Cursor: e.Cursor, Kind: kind, SessionId: a.session, WorkerId: worker, Agent: a.agents[worker], TurnId: e.Record.GetTurnId(),
+		AtUnixMs: e.Record.GetAtUnixMs(), Cursor: e.Cursor, Kind: kind, SessionId: a.session, WorkerId: worker, Agent: a.agents.at(worker, e.Cursor), TurnId: e.Record.GetTurnId(),
 	}
 	a.entries = append(a.entries, v)
 	return v
@@ -194,20 +246,21 @@ func (a *audited) about(e persistence.Entry, f proto.Message) {
 		v := a.add(e, auditTrust, "")
 		v.What, v.Workspace, v.Decision, v.Why = messages.TrustName(x.GetTrust()), x.GetUri(), auditSet, "attached"
 		v.By = x.GetBy()
-		a.trust[x.GetUri()] = v.GetWhat()
+		a.trust.set(x.GetUri(), e.Cursor, v.GetWhat())
 		if x.GetWorker() != "" {
-			v.WorkerId, a.own[x.GetWorker()] = x.GetWorker(), x.GetUri()
+			v.WorkerId = x.GetWorker()
+			a.own.set(x.GetWorker(), e.Cursor, x.GetUri())
 		}
 	case *messages.WorkspaceDetached:
 		a.detached(e, x.GetUri(), "detached").By = x.GetBy()
 	case *messages.WorkerEnded:
-		if uri := a.own[x.GetWorkerId()]; uri != "" {
+		if uri := a.own.at(x.GetWorkerId(), e.Cursor); uri != "" {
 			a.detached(e, uri, "its worker ended").WorkerId = x.GetWorkerId()
 		}
 	case *messages.TrustChanged:
 		v := a.add(e, auditTrust, "")
 		v.What, v.Workspace, v.Decision, v.By, v.ApprovalId = messages.TrustName(x.GetTrust()), x.GetUri(), auditSet, x.GetBy(), x.GetApprovalId()
-		a.trust[x.GetUri()] = v.GetWhat()
+		a.trust.set(x.GetUri(), e.Cursor, v.GetWhat())
 	case *messages.ModeChanged:
 		v := a.add(e, auditTrust, "")
 		v.What, v.Workspace, v.Decision, v.By = "mode "+x.GetMode(), x.GetUri(), auditSet, x.GetBy()
@@ -218,6 +271,9 @@ func (a *audited) about(e persistence.Entry, f proto.Message) {
 	case *messages.SessionClosed:
 		v := a.add(e, auditSession, "")
 		v.What, v.Decision, v.By = x.GetReason(), auditClosed, x.GetBy()
+	case *messages.JobEnded:
+		v := a.add(e, auditJob, x.GetWorkerId())
+		v.What, v.Workspace, v.JobId, v.Decision, v.By, v.Why = cmp.Or(x.GetCommand(), x.GetJobId()), x.GetWorkspace(), x.GetJobId(), auditEnded, x.GetBy(), x.GetReason()
 	case *messages.RuleRevoked:
 		v := a.add(e, auditRule, "")
 		v.What, v.RuleId, v.Decision, v.By = x.GetRule(), x.GetRuleId(), auditRevoked, x.GetBy()
@@ -227,18 +283,18 @@ func (a *audited) about(e persistence.Entry, f proto.Message) {
 // detached says that a workspace is trusted no more, as it is gone.
 func (a *audited) detached(e persistence.Entry, uri, why string) *messages.AuditView {
 	v := a.add(e, auditTrust, "")
-	v.What, v.Workspace, v.Decision, v.Why = cmp.Or(a.trust[uri], auditUnknown), uri, auditRevoked, why
-	delete(a.trust, uri)
+	v.What, v.Workspace, v.Decision, v.Why = cmp.Or(a.trust.at(uri, e.Cursor-1), auditUnknown), uri, auditRevoked, why
+	a.trust.set(uri, e.Cursor, "")
 	return v
 }
 
 func (a *audited) worker(e persistence.Entry, worker string, f proto.Message) {
 	switch x := f.(type) {
 	case *messages.WorkerCreated:
-		a.agents[worker] = x.GetAgent()
+		a.agents.set(worker, e.Cursor, x.GetAgent())
 	case *messages.ConfigChanged:
 		if x.GetAgent() != "" {
-			a.agents[worker] = x.GetAgent()
+			a.agents.set(worker, e.Cursor, x.GetAgent())
 		}
 		if len(x.GetTools()) > 0 {
 			v := a.add(e, auditToolset, worker)
@@ -279,6 +335,8 @@ func (a *audited) call(e persistence.Entry, worker, exec, tool string) *messages
 		v = a.add(e, auditCall, worker)
 		v.ExecId, v.What = exec, tool
 		a.calls[exec] = v
+	} else if a.touched != nil {
+		a.touched(v)
 	}
 	return v
 }

@@ -11,23 +11,22 @@ import (
 
 // ofRun takes who began, changed and ended the pipeline run that a session was made for, and who answered its questions: that stands in the run's own journal.
 func (a *audited) ofRun(ctx context.Context, store persistence.Store) error {
-	name := ""
-	err := store.Read(ctx, messages.RunStream(messages.RunOf(a.session)), 1, func(e persistence.Entry) error {
+	err := store.Read(ctx, messages.RunStream(messages.RunOf(a.session)), a.runSeq+1, func(e persistence.Entry) error {
 		f, err := messages.RunFactIn(e.Record)
 		if err != nil {
 			return fmt.Errorf("record %d: %w: %w", e.Record.GetSeq(), persistence.ErrCorrupt, err)
 		}
-		e.Cursor = 0 // it counts for the session's none
+		a.runSeq, e.Cursor = e.Record.GetSeq(), 0 // it counts for the session's none
 		switch x := f.(type) {
 		case *messages.RunStarted:
-			name = x.GetName()
-			a.run(e, name, auditStarted, x.GetBy())
+			a.runName = x.GetName()
+			a.run(e, a.runName, auditStarted, x.GetBy())
 		case *messages.RunResumed:
-			a.run(e, name, auditResumed, x.GetBy())
+			a.run(e, a.runName, auditResumed, x.GetBy())
 		case *messages.PlanChanged:
-			a.run(e, name, auditChanged, x.GetBy())
+			a.run(e, a.runName, auditChanged, x.GetBy())
 		case *messages.RunCancelled:
-			a.run(e, name, conversation.DecisionName(messages.Decision_CANCELLED), x.GetBy()).Why = x.GetReason()
+			a.run(e, a.runName, conversation.DecisionName(messages.Decision_CANCELLED), x.GetBy()).Why = x.GetReason()
 		case *messages.HumanAnswered:
 			v := a.run(e, x.GetStep(), x.GetChoice(), x.GetBy())
 			if v.ApprovalId, v.Message = x.GetApprovalId(), x.GetMessage(); x.GetExpired() {

@@ -15,7 +15,7 @@ import (
 func TestEveryIdInAFactIsEitherOursOrAnothersName(t *testing.T) {
 	others := map[protoreflect.Name]string{
 		"call_id": "the provider's", "tool_call_id": "the provider's", "id": "the provider's", "provider_request_id": "the provider's",
-		"input_id": "the client's", "timer_id": "the client's", "project_id": "shared by sessions",
+		"input_id": "the client's", "timer_id": "the client's", "project_id": "shared by sessions", "job_id": "of a command that runs for the session that was copied, and for no copy",
 		"message_id": "unique in its stream", "change_id": "the client's",
 		"run_id": "no part of a copy, which has its conversations alone",
 	}

@@ -128,7 +128,7 @@ func answers(m proto.Message) *call {
 		if x.GetLimit() > 0 {
 			limit = strconv.Itoa(int(x.GetLimit()))
 		}
-		return get("/api/audit", audited, "session", x.GetSessionId(), "limit", limit)
+		return get("/api/audit", audited, "session", x.GetSessionId(), "limit", limit, "before", x.GetBefore())
 	case *messages.RevokeRule:
 		return remove("/api/rules/"+segment(x.GetRuleId()), "by", x.GetBy())
 	}

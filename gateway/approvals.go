@@ -55,15 +55,19 @@ func (a *api) audit(_ http.ResponseWriter, r *http.Request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	p, err := backwards(q)
+	limit, err := number("limit", q.Get("limit"), 30)
 	if err != nil {
 		return answer{}, err
 	}
-	l, err := ask[*messages.Audit](r.Context(), a, &messages.ListAudit{SessionId: q.Get("session")}) // all of it: a place among entries of one record counts those before it
+	l, err := ask[*messages.Audit](r.Context(), a, &messages.ListAudit{SessionId: q.Get("session"), Limit: int32(limit), Before: q.Get("before")}) //nolint:gosec // of 30 bits
 	if err != nil {
 		return answer{}, err
 	}
-	header := p.cut(r, l)
+	header := map[string]string{}
+	if l.GetNext() != "" { // leads to the entries before (RFC 8288)
+		q.Set("before", l.GetNext())
+		header["Link"] = "<" + r.URL.EscapedPath() + "?" + q.Encode() + `>; rel="next"`
+	}
 	maps.Copy(header, trimmedHeader(l.GetTrimmed()))
 	return answer{status: http.StatusOK, body: l.JSON(), header: header}, nil
 }

@@ -162,7 +162,7 @@ func (b *checked) permit(ctx context.Context, who Principal, m proto.Message) (p
 		x.Limit = 0 // it counts what is left: see narrow
 		return m, nil
 	case *messages.ListAudit:
-		x.Limit = 0
+		x.Tenant = &who.Tenant // a page is one of what is theirs
 		return m, b.ofSession(ctx, who, x.GetSessionId())
 	case *messages.ListWorkers, *messages.ListCalls, *messages.ListApprovals, *messages.ListRules, *messages.ListConversations, *messages.ListWorkspaces:
 		return m, b.ofSession(ctx, who, m.(interface{ GetSessionId() string }).GetSessionId()) //nolint:forcetypeassert // each of them has it

@@ -49,9 +49,6 @@ func (b *checked) narrow(ctx context.Context, who Principal, asked, reply proto.
 		x.Rules = keep(x.GetRules(), func(v *messages.RuleView) bool { return v.GetTenant() == who.Tenant })
 	case *messages.Audit:
 		x.Entries = keep(x.GetEntries(), func(v *messages.AuditView) bool { return mine.has(v.GetSessionId()) })
-		if n := int(limitOf(asked)); n > 0 && len(x.Entries) > n {
-			x.Entries = x.Entries[len(x.Entries)-n:]
-		}
 	case *messages.Projects:
 		if who.Tenant != "" {
 			x.Projects = nil

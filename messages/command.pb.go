@@ -7362,7 +7362,9 @@ func (x *Approvals) GetApprovals() []*ApprovalView {
 type ListAudit struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	SessionId     string                 `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	Limit         int32                  `protobuf:"varint,2,opt,name=limit,proto3" json:"limit,omitempty"` // only the newest; 0: all
+	Limit         int32                  `protobuf:"varint,2,opt,name=limit,proto3" json:"limit,omitempty"`          // only the newest; 0: all
+	Before        string                 `protobuf:"bytes,198,opt,name=before,proto3" json:"before,omitempty"`       // only those that come before a place, as next of the page behind it has it; empty: all
+	Tenant        *string                `protobuf:"bytes,199,opt,name=tenant,proto3,oneof" json:"tenant,omitempty"` // only those of its sessions; absent: of all
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -7411,9 +7413,24 @@ func (x *ListAudit) GetLimit() int32 {
 	return 0
 }
 
+func (x *ListAudit) GetBefore() string {
+	if x != nil {
+		return x.Before
+	}
+	return ""
+}
+
+func (x *ListAudit) GetTenant() string {
+	if x != nil && x.Tenant != nil {
+		return *x.Tenant
+	}
+	return ""
+}
+
 type Audit struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Entries       []*AuditView           `protobuf:"bytes,1,rep,name=entries,proto3" json:"entries,omitempty"`
+	Next          string                 `protobuf:"bytes,198,opt,name=next,proto3" json:"next,omitempty"`      // the place where this page begins, while there are entries before it
 	Trimmed       bool                   `protobuf:"varint,2,opt,name=trimmed,proto3" json:"trimmed,omitempty"` // the oldest records of a session are gone for good
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -7456,6 +7473,13 @@ func (x *Audit) GetEntries() []*AuditView {
 	return nil
 }
 
+func (x *Audit) GetNext() string {
+	if x != nil {
+		return x.Next
+	}
+	return ""
+}
+
 func (x *Audit) GetTrimmed() bool {
 	if x != nil {
 		return x.Trimmed
@@ -7468,18 +7492,18 @@ type AuditView struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	AtUnixMs      int64                  `protobuf:"varint,1,opt,name=at_unix_ms,json=atUnixMs,proto3" json:"at_unix_ms,omitempty"` // when it was planned or changed
 	Cursor        uint64                 `protobuf:"varint,2,opt,name=cursor,proto3" json:"cursor,omitempty"`                       // of that record in its session; 0: it stands in the stream of the whole store, or of a run
-	Kind          string                 `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"`                            // call | trust | rule | toolset | session | turn | timer | run | damage
+	Kind          string                 `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"`                            // call | trust | rule | toolset | session | turn | timer | job | run | damage
 	SessionId     string                 `protobuf:"bytes,4,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
 	WorkerId      string                 `protobuf:"bytes,5,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
 	Agent         string                 `protobuf:"bytes,6,opt,name=agent,proto3" json:"agent,omitempty"`
 	TurnId        string                 `protobuf:"bytes,7,opt,name=turn_id,json=turnId,proto3" json:"turn_id,omitempty"`
 	ExecId        string                 `protobuf:"bytes,8,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"`
-	What          string                 `protobuf:"bytes,9,opt,name=what,proto3" json:"what,omitempty"` // the tool, the level of trust, the rule, the names of the tools, which agent a session was created with and why it was closed, why a turn was cancelled, a timer's id, the name of a run's pipeline or the step that asked, or what is damaged
+	What          string                 `protobuf:"bytes,9,opt,name=what,proto3" json:"what,omitempty"` // the tool, the level of trust, the rule, the names of the tools, which agent a session was created with and why it was closed, why a turn was cancelled, a timer's id, the command that was left running, the name of a run's pipeline or the step that asked, or what is damaged
 	Workspace     string                 `protobuf:"bytes,10,opt,name=workspace,proto3" json:"workspace,omitempty"`
 	ArgsHash      []byte                 `protobuf:"bytes,11,opt,name=args_hash,json=argsHash,proto3" json:"args_hash,omitempty"` // of the arguments; as they were approved, where a person changed them
-	Decision      string                 `protobuf:"bytes,12,opt,name=decision,proto3" json:"decision,omitempty"`                 // of a call: allowed | denied | not_asked | refused | pending | approved | rejected | cancelled | expired; of a question of a run: the choice; else: set | revoked | closed | cancelled | started | resumed | changed; of damage: unknown
+	Decision      string                 `protobuf:"bytes,12,opt,name=decision,proto3" json:"decision,omitempty"`                 // of a call: allowed | denied | not_asked | refused | pending | approved | rejected | cancelled | expired; of a question of a run: the choice; else: set | revoked | closed | ended | cancelled | started | resumed | changed; of damage: unknown
 	By            string                 `protobuf:"bytes,13,opt,name=by,proto3" json:"by,omitempty"`                             // who answered or changed it; empty: no person was asked
-	Why           string                 `protobuf:"bytes,14,opt,name=why,proto3" json:"why,omitempty"`                           // the rule or the trust that decided, in words
+	Why           string                 `protobuf:"bytes,14,opt,name=why,proto3" json:"why,omitempty"`                           // the rule or the trust that decided, in words; of a job, why somebody ended it
 	ApprovalId    string                 `protobuf:"bytes,15,opt,name=approval_id,json=approvalId,proto3" json:"approval_id,omitempty"`
 	Scope         string                 `protobuf:"bytes,16,opt,name=scope,proto3" json:"scope,omitempty"` // for how long the answer holds
 	Rule          string                 `protobuf:"bytes,17,opt,name=rule,proto3" json:"rule,omitempty"`   // that it left behind
@@ -7490,6 +7514,7 @@ type AuditView struct {
 	DurationUs    int64                  `protobuf:"varint,22,opt,name=duration_us,json=durationUs,proto3" json:"duration_us,omitempty"` // of the run
 	WaitedMs      int64                  `protobuf:"varint,23,opt,name=waited_ms,json=waitedMs,proto3" json:"waited_ms,omitempty"`       // for the answer
 	Edited        bool                   `protobuf:"varint,24,opt,name=edited,proto3" json:"edited,omitempty"`                           // the arguments are those of who answered
+	JobId         string                 `protobuf:"bytes,198,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`                // of a command that was left running and that somebody ended
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -7690,6 +7715,13 @@ func (x *AuditView) GetEdited() bool {
 		return x.Edited
 	}
 	return false
+}
+
+func (x *AuditView) GetJobId() string {
+	if x != nil {
+		return x.JobId
+	}
+	return ""
 }
 
 // OpenSession tells a freshly spawned Session which one it is; CreateSession does the same for a new one.
@@ -14339,14 +14371,18 @@ const file_command_proto_rawDesc = "" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\"B\n" +
 	"\tApprovals\x125\n" +
-	"\tapprovals\x18\x01 \x03(\v2\x17.troupe.v1.ApprovalViewR\tapprovals\"@\n" +
+	"\tapprovals\x18\x01 \x03(\v2\x17.troupe.v1.ApprovalViewR\tapprovals\"\x82\x01\n" +
 	"\tListAudit\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x14\n" +
-	"\x05limit\x18\x02 \x01(\x05R\x05limit\"Q\n" +
+	"\x05limit\x18\x02 \x01(\x05R\x05limit\x12\x17\n" +
+	"\x06before\x18\xc6\x01 \x01(\tR\x06before\x12\x1c\n" +
+	"\x06tenant\x18\xc7\x01 \x01(\tH\x00R\x06tenant\x88\x01\x01B\t\n" +
+	"\a_tenant\"f\n" +
 	"\x05Audit\x12.\n" +
-	"\aentries\x18\x01 \x03(\v2\x14.troupe.v1.AuditViewR\aentries\x12\x18\n" +
-	"\atrimmed\x18\x02 \x01(\bR\atrimmed\"\xf3\x04\n" +
+	"\aentries\x18\x01 \x03(\v2\x14.troupe.v1.AuditViewR\aentries\x12\x13\n" +
+	"\x04next\x18\xc6\x01 \x01(\tR\x04next\x12\x18\n" +
+	"\atrimmed\x18\x02 \x01(\bR\atrimmed\"\x8b\x05\n" +
 	"\tAuditView\x12\x1c\n" +
 	"\n" +
 	"at_unix_ms\x18\x01 \x01(\x03R\batUnixMs\x12\x16\n" +
@@ -14377,7 +14413,8 @@ const file_command_proto_rawDesc = "" +
 	"\vduration_us\x18\x16 \x01(\x03R\n" +
 	"durationUs\x12\x1b\n" +
 	"\twaited_ms\x18\x17 \x01(\x03R\bwaitedMs\x12\x16\n" +
-	"\x06edited\x18\x18 \x01(\bR\x06edited\",\n" +
+	"\x06edited\x18\x18 \x01(\bR\x06edited\x12\x16\n" +
+	"\x06job_id\x18\xc6\x01 \x01(\tR\x05jobId\",\n" +
 	"\vOpenSession\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\",\n" +
@@ -15348,6 +15385,7 @@ func file_command_proto_init() {
 		(*ToSession_AwaitSharedTurn)(nil),
 		(*ToSession_WithdrawTurn)(nil),
 	}
+	file_command_proto_msgTypes[86].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

@@ -358,6 +358,8 @@ func UnwrapSession(w *SessionFact) proto.Message {
 		return f.BudgetAllotted
 	case *SessionFact_ConversationShared:
 		return f.ConversationShared
+	case *SessionFact_JobEnded:
+		return f.JobEnded
 	}
 	return nil
 }

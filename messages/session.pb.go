@@ -43,6 +43,7 @@ type SessionFact struct {
 	//	*SessionFact_BudgetAllotted
 	//	*SessionFact_ModeChanged
 	//	*SessionFact_ConversationShared
+	//	*SessionFact_JobEnded
 	Fact          isSessionFact_Fact `protobuf_oneof:"fact"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -229,6 +230,15 @@ func (x *SessionFact) GetConversationShared() *ConversationShared {
 	return nil
 }
 
+func (x *SessionFact) GetJobEnded() *JobEnded {
+	if x != nil {
+		if x, ok := x.Fact.(*SessionFact_JobEnded); ok {
+			return x.JobEnded
+		}
+	}
+	return nil
+}
+
 type isSessionFact_Fact interface {
 	isSessionFact_Fact()
 }
@@ -297,6 +307,10 @@ type SessionFact_ConversationShared struct {
 	ConversationShared *ConversationShared `protobuf:"bytes,110,opt,name=conversation_shared,json=conversationShared,proto3,oneof"`
 }
 
+type SessionFact_JobEnded struct {
+	JobEnded *JobEnded `protobuf:"bytes,198,opt,name=job_ended,json=jobEnded,proto3,oneof"`
+}
+
 func (*SessionFact_SessionCreated) isSessionFact_Fact() {}
 
 func (*SessionFact_WorkspaceAttached) isSessionFact_Fact() {}
@@ -329,6 +343,93 @@ func (*SessionFact_ModeChanged) isSessionFact_Fact() {}
 
 func (*SessionFact_ConversationShared) isSessionFact_Fact() {}
 
+func (*SessionFact_JobEnded) isSessionFact_Fact() {}
+
+// JobEnded says that somebody ends a command that an agent left running. It is asked to end when this is durable.
+type JobEnded struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	JobId         string                 `protobuf:"bytes,1,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
+	WorkerId      string                 `protobuf:"bytes,2,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"` // whose it is
+	Workspace     string                 `protobuf:"bytes,3,opt,name=workspace,proto3" json:"workspace,omitempty"`               // its address
+	Command       string                 `protobuf:"bytes,4,opt,name=command,proto3" json:"command,omitempty"`                   // its beginning
+	By            string                 `protobuf:"bytes,5,opt,name=by,proto3" json:"by,omitempty"`
+	Reason        string                 `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JobEnded) Reset() {
+	*x = JobEnded{}
+	mi := &file_session_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JobEnded) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JobEnded) ProtoMessage() {}
+
+func (x *JobEnded) ProtoReflect() protoreflect.Message {
+	mi := &file_session_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JobEnded.ProtoReflect.Descriptor instead.
+func (*JobEnded) Descriptor() ([]byte, []int) {
+	return file_session_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *JobEnded) GetJobId() string {
+	if x != nil {
+		return x.JobId
+	}
+	return ""
+}
+
+func (x *JobEnded) GetWorkerId() string {
+	if x != nil {
+		return x.WorkerId
+	}
+	return ""
+}
+
+func (x *JobEnded) GetWorkspace() string {
+	if x != nil {
+		return x.Workspace
+	}
+	return ""
+}
+
+func (x *JobEnded) GetCommand() string {
+	if x != nil {
+		return x.Command
+	}
+	return ""
+}
+
+func (x *JobEnded) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *JobEnded) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
 // BudgetChanged gives the session's budget more, or its first limits.
 type BudgetChanged struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -343,7 +444,7 @@ type BudgetChanged struct {
 
 func (x *BudgetChanged) Reset() {
 	*x = BudgetChanged{}
-	mi := &file_session_proto_msgTypes[1]
+	mi := &file_session_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -355,7 +456,7 @@ func (x *BudgetChanged) String() string {
 func (*BudgetChanged) ProtoMessage() {}
 
 func (x *BudgetChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[1]
+	mi := &file_session_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -368,7 +469,7 @@ func (x *BudgetChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BudgetChanged.ProtoReflect.Descriptor instead.
 func (*BudgetChanged) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{1}
+	return file_session_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *BudgetChanged) GetBudget() *Budget {
@@ -418,7 +519,7 @@ type BudgetAllotted struct {
 
 func (x *BudgetAllotted) Reset() {
 	*x = BudgetAllotted{}
-	mi := &file_session_proto_msgTypes[2]
+	mi := &file_session_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -430,7 +531,7 @@ func (x *BudgetAllotted) String() string {
 func (*BudgetAllotted) ProtoMessage() {}
 
 func (x *BudgetAllotted) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[2]
+	mi := &file_session_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -443,7 +544,7 @@ func (x *BudgetAllotted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BudgetAllotted.ProtoReflect.Descriptor instead.
 func (*BudgetAllotted) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{2}
+	return file_session_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *BudgetAllotted) GetWorkerId() string {
@@ -471,7 +572,7 @@ type ConversationShared struct {
 
 func (x *ConversationShared) Reset() {
 	*x = ConversationShared{}
-	mi := &file_session_proto_msgTypes[3]
+	mi := &file_session_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -483,7 +584,7 @@ func (x *ConversationShared) String() string {
 func (*ConversationShared) ProtoMessage() {}
 
 func (x *ConversationShared) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[3]
+	mi := &file_session_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -496,7 +597,7 @@ func (x *ConversationShared) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConversationShared.ProtoReflect.Descriptor instead.
 func (*ConversationShared) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{3}
+	return file_session_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ConversationShared) GetConversationId() string {
@@ -524,7 +625,7 @@ type FieldNoted struct {
 
 func (x *FieldNoted) Reset() {
 	*x = FieldNoted{}
-	mi := &file_session_proto_msgTypes[4]
+	mi := &file_session_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -536,7 +637,7 @@ func (x *FieldNoted) String() string {
 func (*FieldNoted) ProtoMessage() {}
 
 func (x *FieldNoted) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[4]
+	mi := &file_session_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -549,7 +650,7 @@ func (x *FieldNoted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldNoted.ProtoReflect.Descriptor instead.
 func (*FieldNoted) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{4}
+	return file_session_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *FieldNoted) GetWorkspace() string {
@@ -576,7 +677,7 @@ type VariablesChanged struct {
 
 func (x *VariablesChanged) Reset() {
 	*x = VariablesChanged{}
-	mi := &file_session_proto_msgTypes[5]
+	mi := &file_session_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -588,7 +689,7 @@ func (x *VariablesChanged) String() string {
 func (*VariablesChanged) ProtoMessage() {}
 
 func (x *VariablesChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[5]
+	mi := &file_session_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -601,7 +702,7 @@ func (x *VariablesChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VariablesChanged.ProtoReflect.Descriptor instead.
 func (*VariablesChanged) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{5}
+	return file_session_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *VariablesChanged) GetProjectId() string {
@@ -633,7 +734,7 @@ type SessionCreated struct {
 
 func (x *SessionCreated) Reset() {
 	*x = SessionCreated{}
-	mi := &file_session_proto_msgTypes[6]
+	mi := &file_session_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -645,7 +746,7 @@ func (x *SessionCreated) String() string {
 func (*SessionCreated) ProtoMessage() {}
 
 func (x *SessionCreated) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[6]
+	mi := &file_session_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -658,7 +759,7 @@ func (x *SessionCreated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionCreated.ProtoReflect.Descriptor instead.
 func (*SessionCreated) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{6}
+	return file_session_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *SessionCreated) GetSessionId() string {
@@ -783,7 +884,7 @@ type WorkspaceAttached struct {
 
 func (x *WorkspaceAttached) Reset() {
 	*x = WorkspaceAttached{}
-	mi := &file_session_proto_msgTypes[7]
+	mi := &file_session_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -795,7 +896,7 @@ func (x *WorkspaceAttached) String() string {
 func (*WorkspaceAttached) ProtoMessage() {}
 
 func (x *WorkspaceAttached) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[7]
+	mi := &file_session_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -808,7 +909,7 @@ func (x *WorkspaceAttached) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkspaceAttached.ProtoReflect.Descriptor instead.
 func (*WorkspaceAttached) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{7}
+	return file_session_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *WorkspaceAttached) GetUri() string {
@@ -933,7 +1034,7 @@ type WorkspaceDetached struct {
 
 func (x *WorkspaceDetached) Reset() {
 	*x = WorkspaceDetached{}
-	mi := &file_session_proto_msgTypes[8]
+	mi := &file_session_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -945,7 +1046,7 @@ func (x *WorkspaceDetached) String() string {
 func (*WorkspaceDetached) ProtoMessage() {}
 
 func (x *WorkspaceDetached) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[8]
+	mi := &file_session_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -958,7 +1059,7 @@ func (x *WorkspaceDetached) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkspaceDetached.ProtoReflect.Descriptor instead.
 func (*WorkspaceDetached) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{8}
+	return file_session_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *WorkspaceDetached) GetUri() string {
@@ -988,7 +1089,7 @@ type TrustChanged struct {
 
 func (x *TrustChanged) Reset() {
 	*x = TrustChanged{}
-	mi := &file_session_proto_msgTypes[9]
+	mi := &file_session_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1000,7 +1101,7 @@ func (x *TrustChanged) String() string {
 func (*TrustChanged) ProtoMessage() {}
 
 func (x *TrustChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[9]
+	mi := &file_session_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1013,7 +1114,7 @@ func (x *TrustChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrustChanged.ProtoReflect.Descriptor instead.
 func (*TrustChanged) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{9}
+	return file_session_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *TrustChanged) GetUri() string {
@@ -1056,7 +1157,7 @@ type ModeChanged struct {
 
 func (x *ModeChanged) Reset() {
 	*x = ModeChanged{}
-	mi := &file_session_proto_msgTypes[10]
+	mi := &file_session_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1068,7 +1169,7 @@ func (x *ModeChanged) String() string {
 func (*ModeChanged) ProtoMessage() {}
 
 func (x *ModeChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[10]
+	mi := &file_session_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1081,7 +1182,7 @@ func (x *ModeChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModeChanged.ProtoReflect.Descriptor instead.
 func (*ModeChanged) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{10}
+	return file_session_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ModeChanged) GetUri() string {
@@ -1124,7 +1225,7 @@ type WorkerSpawned struct {
 
 func (x *WorkerSpawned) Reset() {
 	*x = WorkerSpawned{}
-	mi := &file_session_proto_msgTypes[11]
+	mi := &file_session_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1136,7 +1237,7 @@ func (x *WorkerSpawned) String() string {
 func (*WorkerSpawned) ProtoMessage() {}
 
 func (x *WorkerSpawned) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[11]
+	mi := &file_session_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1149,7 +1250,7 @@ func (x *WorkerSpawned) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerSpawned.ProtoReflect.Descriptor instead.
 func (*WorkerSpawned) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{11}
+	return file_session_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *WorkerSpawned) GetWorkerId() string {
@@ -1239,7 +1340,7 @@ type WorkerEnded struct {
 
 func (x *WorkerEnded) Reset() {
 	*x = WorkerEnded{}
-	mi := &file_session_proto_msgTypes[12]
+	mi := &file_session_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1251,7 +1352,7 @@ func (x *WorkerEnded) String() string {
 func (*WorkerEnded) ProtoMessage() {}
 
 func (x *WorkerEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[12]
+	mi := &file_session_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1264,7 +1365,7 @@ func (x *WorkerEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerEnded.ProtoReflect.Descriptor instead.
 func (*WorkerEnded) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{12}
+	return file_session_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *WorkerEnded) GetWorkerId() string {
@@ -1290,7 +1391,7 @@ type PolicyChanged struct {
 
 func (x *PolicyChanged) Reset() {
 	*x = PolicyChanged{}
-	mi := &file_session_proto_msgTypes[13]
+	mi := &file_session_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1302,7 +1403,7 @@ func (x *PolicyChanged) String() string {
 func (*PolicyChanged) ProtoMessage() {}
 
 func (x *PolicyChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[13]
+	mi := &file_session_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1315,7 +1416,7 @@ func (x *PolicyChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolicyChanged.ProtoReflect.Descriptor instead.
 func (*PolicyChanged) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{13}
+	return file_session_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *PolicyChanged) GetRules() []string {
@@ -1340,7 +1441,7 @@ type RuleAdded struct {
 
 func (x *RuleAdded) Reset() {
 	*x = RuleAdded{}
-	mi := &file_session_proto_msgTypes[14]
+	mi := &file_session_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1352,7 +1453,7 @@ func (x *RuleAdded) String() string {
 func (*RuleAdded) ProtoMessage() {}
 
 func (x *RuleAdded) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[14]
+	mi := &file_session_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1365,7 +1466,7 @@ func (x *RuleAdded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuleAdded.ProtoReflect.Descriptor instead.
 func (*RuleAdded) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{14}
+	return file_session_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *RuleAdded) GetRule() string {
@@ -1420,7 +1521,7 @@ type SessionClosed struct {
 
 func (x *SessionClosed) Reset() {
 	*x = SessionClosed{}
-	mi := &file_session_proto_msgTypes[15]
+	mi := &file_session_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1432,7 +1533,7 @@ func (x *SessionClosed) String() string {
 func (*SessionClosed) ProtoMessage() {}
 
 func (x *SessionClosed) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[15]
+	mi := &file_session_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1445,7 +1546,7 @@ func (x *SessionClosed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionClosed.ProtoReflect.Descriptor instead.
 func (*SessionClosed) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{15}
+	return file_session_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *SessionClosed) GetReason() string {
@@ -1479,7 +1580,7 @@ type WorkspaceFact struct {
 
 func (x *WorkspaceFact) Reset() {
 	*x = WorkspaceFact{}
-	mi := &file_session_proto_msgTypes[16]
+	mi := &file_session_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1491,7 +1592,7 @@ func (x *WorkspaceFact) String() string {
 func (*WorkspaceFact) ProtoMessage() {}
 
 func (x *WorkspaceFact) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[16]
+	mi := &file_session_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1504,7 +1605,7 @@ func (x *WorkspaceFact) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkspaceFact.ProtoReflect.Descriptor instead.
 func (*WorkspaceFact) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{16}
+	return file_session_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *WorkspaceFact) GetFact() isWorkspaceFact_Fact {
@@ -1618,7 +1719,7 @@ type WorkspaceOpened struct {
 
 func (x *WorkspaceOpened) Reset() {
 	*x = WorkspaceOpened{}
-	mi := &file_session_proto_msgTypes[17]
+	mi := &file_session_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1630,7 +1731,7 @@ func (x *WorkspaceOpened) String() string {
 func (*WorkspaceOpened) ProtoMessage() {}
 
 func (x *WorkspaceOpened) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[17]
+	mi := &file_session_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1643,7 +1744,7 @@ func (x *WorkspaceOpened) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkspaceOpened.ProtoReflect.Descriptor instead.
 func (*WorkspaceOpened) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{17}
+	return file_session_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *WorkspaceOpened) GetUri() string {
@@ -1679,7 +1780,7 @@ type FieldSet struct {
 
 func (x *FieldSet) Reset() {
 	*x = FieldSet{}
-	mi := &file_session_proto_msgTypes[18]
+	mi := &file_session_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1691,7 +1792,7 @@ func (x *FieldSet) String() string {
 func (*FieldSet) ProtoMessage() {}
 
 func (x *FieldSet) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[18]
+	mi := &file_session_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1704,7 +1805,7 @@ func (x *FieldSet) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldSet.ProtoReflect.Descriptor instead.
 func (*FieldSet) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{18}
+	return file_session_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *FieldSet) GetField() string {
@@ -1788,7 +1889,7 @@ type FieldChange struct {
 
 func (x *FieldChange) Reset() {
 	*x = FieldChange{}
-	mi := &file_session_proto_msgTypes[19]
+	mi := &file_session_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1800,7 +1901,7 @@ func (x *FieldChange) String() string {
 func (*FieldChange) ProtoMessage() {}
 
 func (x *FieldChange) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[19]
+	mi := &file_session_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1813,7 +1914,7 @@ func (x *FieldChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldChange.ProtoReflect.Descriptor instead.
 func (*FieldChange) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{19}
+	return file_session_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *FieldChange) GetField() string {
@@ -1851,7 +1952,7 @@ type FieldsDeclared struct {
 
 func (x *FieldsDeclared) Reset() {
 	*x = FieldsDeclared{}
-	mi := &file_session_proto_msgTypes[20]
+	mi := &file_session_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1863,7 +1964,7 @@ func (x *FieldsDeclared) String() string {
 func (*FieldsDeclared) ProtoMessage() {}
 
 func (x *FieldsDeclared) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[20]
+	mi := &file_session_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1876,7 +1977,7 @@ func (x *FieldsDeclared) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldsDeclared.ProtoReflect.Descriptor instead.
 func (*FieldsDeclared) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{20}
+	return file_session_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *FieldsDeclared) GetSchema() string {
@@ -1927,7 +2028,7 @@ type FieldEffectStarted struct {
 
 func (x *FieldEffectStarted) Reset() {
 	*x = FieldEffectStarted{}
-	mi := &file_session_proto_msgTypes[21]
+	mi := &file_session_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1939,7 +2040,7 @@ func (x *FieldEffectStarted) String() string {
 func (*FieldEffectStarted) ProtoMessage() {}
 
 func (x *FieldEffectStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[21]
+	mi := &file_session_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1952,7 +2053,7 @@ func (x *FieldEffectStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldEffectStarted.ProtoReflect.Descriptor instead.
 func (*FieldEffectStarted) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{21}
+	return file_session_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *FieldEffectStarted) GetRev() uint64 {
@@ -1988,7 +2089,7 @@ type FieldEffectEnded struct {
 
 func (x *FieldEffectEnded) Reset() {
 	*x = FieldEffectEnded{}
-	mi := &file_session_proto_msgTypes[22]
+	mi := &file_session_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2000,7 +2101,7 @@ func (x *FieldEffectEnded) String() string {
 func (*FieldEffectEnded) ProtoMessage() {}
 
 func (x *FieldEffectEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[22]
+	mi := &file_session_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2013,7 +2114,7 @@ func (x *FieldEffectEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldEffectEnded.ProtoReflect.Descriptor instead.
 func (*FieldEffectEnded) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{22}
+	return file_session_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *FieldEffectEnded) GetRev() uint64 {
@@ -2054,7 +2155,7 @@ type LeaseRevoked struct {
 
 func (x *LeaseRevoked) Reset() {
 	*x = LeaseRevoked{}
-	mi := &file_session_proto_msgTypes[23]
+	mi := &file_session_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2066,7 +2167,7 @@ func (x *LeaseRevoked) String() string {
 func (*LeaseRevoked) ProtoMessage() {}
 
 func (x *LeaseRevoked) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[23]
+	mi := &file_session_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2079,7 +2180,7 @@ func (x *LeaseRevoked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseRevoked.ProtoReflect.Descriptor instead.
 func (*LeaseRevoked) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{23}
+	return file_session_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *LeaseRevoked) GetToken() uint64 {
@@ -2115,7 +2216,7 @@ type ConversationFact struct {
 
 func (x *ConversationFact) Reset() {
 	*x = ConversationFact{}
-	mi := &file_session_proto_msgTypes[24]
+	mi := &file_session_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2127,7 +2228,7 @@ func (x *ConversationFact) String() string {
 func (*ConversationFact) ProtoMessage() {}
 
 func (x *ConversationFact) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[24]
+	mi := &file_session_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2140,7 +2241,7 @@ func (x *ConversationFact) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConversationFact.ProtoReflect.Descriptor instead.
 func (*ConversationFact) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{24}
+	return file_session_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ConversationFact) GetFact() isConversationFact_Fact {
@@ -2289,7 +2390,7 @@ type TurnAsked struct {
 
 func (x *TurnAsked) Reset() {
 	*x = TurnAsked{}
-	mi := &file_session_proto_msgTypes[25]
+	mi := &file_session_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2301,7 +2402,7 @@ func (x *TurnAsked) String() string {
 func (*TurnAsked) ProtoMessage() {}
 
 func (x *TurnAsked) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[25]
+	mi := &file_session_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2314,7 +2415,7 @@ func (x *TurnAsked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TurnAsked.ProtoReflect.Descriptor instead.
 func (*TurnAsked) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{25}
+	return file_session_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *TurnAsked) GetTurnId() string {
@@ -2372,7 +2473,7 @@ type TurnWithdrawn struct {
 
 func (x *TurnWithdrawn) Reset() {
 	*x = TurnWithdrawn{}
-	mi := &file_session_proto_msgTypes[26]
+	mi := &file_session_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2384,7 +2485,7 @@ func (x *TurnWithdrawn) String() string {
 func (*TurnWithdrawn) ProtoMessage() {}
 
 func (x *TurnWithdrawn) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[26]
+	mi := &file_session_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2397,7 +2498,7 @@ func (x *TurnWithdrawn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TurnWithdrawn.ProtoReflect.Descriptor instead.
 func (*TurnWithdrawn) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{26}
+	return file_session_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *TurnWithdrawn) GetTurnId() string {
@@ -2439,7 +2540,7 @@ type ConversationOpened struct {
 
 func (x *ConversationOpened) Reset() {
 	*x = ConversationOpened{}
-	mi := &file_session_proto_msgTypes[27]
+	mi := &file_session_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2451,7 +2552,7 @@ func (x *ConversationOpened) String() string {
 func (*ConversationOpened) ProtoMessage() {}
 
 func (x *ConversationOpened) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[27]
+	mi := &file_session_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2464,7 +2565,7 @@ func (x *ConversationOpened) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConversationOpened.ProtoReflect.Descriptor instead.
 func (*ConversationOpened) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{27}
+	return file_session_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ConversationOpened) GetConversationId() string {
@@ -2499,7 +2600,7 @@ type MemberJoined struct {
 
 func (x *MemberJoined) Reset() {
 	*x = MemberJoined{}
-	mi := &file_session_proto_msgTypes[28]
+	mi := &file_session_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2511,7 +2612,7 @@ func (x *MemberJoined) String() string {
 func (*MemberJoined) ProtoMessage() {}
 
 func (x *MemberJoined) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[28]
+	mi := &file_session_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2524,7 +2625,7 @@ func (x *MemberJoined) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberJoined.ProtoReflect.Descriptor instead.
 func (*MemberJoined) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{28}
+	return file_session_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *MemberJoined) GetWorkerId() string {
@@ -2558,7 +2659,7 @@ type TurnGiven struct {
 
 func (x *TurnGiven) Reset() {
 	*x = TurnGiven{}
-	mi := &file_session_proto_msgTypes[29]
+	mi := &file_session_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2570,7 +2671,7 @@ func (x *TurnGiven) String() string {
 func (*TurnGiven) ProtoMessage() {}
 
 func (x *TurnGiven) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[29]
+	mi := &file_session_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2583,7 +2684,7 @@ func (x *TurnGiven) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TurnGiven.ProtoReflect.Descriptor instead.
 func (*TurnGiven) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{29}
+	return file_session_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *TurnGiven) GetTurnId() string {
@@ -2658,7 +2759,7 @@ type TurnSubmitted struct {
 
 func (x *TurnSubmitted) Reset() {
 	*x = TurnSubmitted{}
-	mi := &file_session_proto_msgTypes[30]
+	mi := &file_session_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2670,7 +2771,7 @@ func (x *TurnSubmitted) String() string {
 func (*TurnSubmitted) ProtoMessage() {}
 
 func (x *TurnSubmitted) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[30]
+	mi := &file_session_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2683,7 +2784,7 @@ func (x *TurnSubmitted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TurnSubmitted.ProtoReflect.Descriptor instead.
 func (*TurnSubmitted) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{30}
+	return file_session_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *TurnSubmitted) GetWorkerId() string {
@@ -2753,7 +2854,7 @@ type TurnCut struct {
 
 func (x *TurnCut) Reset() {
 	*x = TurnCut{}
-	mi := &file_session_proto_msgTypes[31]
+	mi := &file_session_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2765,7 +2866,7 @@ func (x *TurnCut) String() string {
 func (*TurnCut) ProtoMessage() {}
 
 func (x *TurnCut) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[31]
+	mi := &file_session_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2778,7 +2879,7 @@ func (x *TurnCut) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TurnCut.ProtoReflect.Descriptor instead.
 func (*TurnCut) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{31}
+	return file_session_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *TurnCut) GetTurnId() string {
@@ -2855,7 +2956,7 @@ type MemberLeft struct {
 
 func (x *MemberLeft) Reset() {
 	*x = MemberLeft{}
-	mi := &file_session_proto_msgTypes[32]
+	mi := &file_session_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2867,7 +2968,7 @@ func (x *MemberLeft) String() string {
 func (*MemberLeft) ProtoMessage() {}
 
 func (x *MemberLeft) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[32]
+	mi := &file_session_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2880,7 +2981,7 @@ func (x *MemberLeft) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberLeft.ProtoReflect.Descriptor instead.
 func (*MemberLeft) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{32}
+	return file_session_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *MemberLeft) GetWorkerId() string {
@@ -2926,7 +3027,7 @@ type SystemFact struct {
 
 func (x *SystemFact) Reset() {
 	*x = SystemFact{}
-	mi := &file_session_proto_msgTypes[33]
+	mi := &file_session_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2938,7 +3039,7 @@ func (x *SystemFact) String() string {
 func (*SystemFact) ProtoMessage() {}
 
 func (x *SystemFact) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[33]
+	mi := &file_session_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2951,7 +3052,7 @@ func (x *SystemFact) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SystemFact.ProtoReflect.Descriptor instead.
 func (*SystemFact) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{33}
+	return file_session_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *SystemFact) GetFact() isSystemFact_Fact {
@@ -3141,7 +3242,7 @@ type NodeBooted struct {
 
 func (x *NodeBooted) Reset() {
 	*x = NodeBooted{}
-	mi := &file_session_proto_msgTypes[34]
+	mi := &file_session_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3153,7 +3254,7 @@ func (x *NodeBooted) String() string {
 func (*NodeBooted) ProtoMessage() {}
 
 func (x *NodeBooted) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[34]
+	mi := &file_session_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3166,7 +3267,7 @@ func (x *NodeBooted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeBooted.ProtoReflect.Descriptor instead.
 func (*NodeBooted) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{34}
+	return file_session_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *NodeBooted) GetBoot() uint64 {
@@ -3208,7 +3309,7 @@ type RuleRemembered struct {
 
 func (x *RuleRemembered) Reset() {
 	*x = RuleRemembered{}
-	mi := &file_session_proto_msgTypes[35]
+	mi := &file_session_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3220,7 +3321,7 @@ func (x *RuleRemembered) String() string {
 func (*RuleRemembered) ProtoMessage() {}
 
 func (x *RuleRemembered) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[35]
+	mi := &file_session_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3233,7 +3334,7 @@ func (x *RuleRemembered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuleRemembered.ProtoReflect.Descriptor instead.
 func (*RuleRemembered) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{35}
+	return file_session_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *RuleRemembered) GetRule() string {
@@ -3311,7 +3412,7 @@ type RuleRevoked struct {
 
 func (x *RuleRevoked) Reset() {
 	*x = RuleRevoked{}
-	mi := &file_session_proto_msgTypes[36]
+	mi := &file_session_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3323,7 +3424,7 @@ func (x *RuleRevoked) String() string {
 func (*RuleRevoked) ProtoMessage() {}
 
 func (x *RuleRevoked) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[36]
+	mi := &file_session_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3336,7 +3437,7 @@ func (x *RuleRevoked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuleRevoked.ProtoReflect.Descriptor instead.
 func (*RuleRevoked) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{36}
+	return file_session_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *RuleRevoked) GetRule() string {
@@ -3372,7 +3473,7 @@ type TokenCreated struct {
 
 func (x *TokenCreated) Reset() {
 	*x = TokenCreated{}
-	mi := &file_session_proto_msgTypes[37]
+	mi := &file_session_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3384,7 +3485,7 @@ func (x *TokenCreated) String() string {
 func (*TokenCreated) ProtoMessage() {}
 
 func (x *TokenCreated) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[37]
+	mi := &file_session_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3397,7 +3498,7 @@ func (x *TokenCreated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokenCreated.ProtoReflect.Descriptor instead.
 func (*TokenCreated) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{37}
+	return file_session_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *TokenCreated) GetTokenId() string {
@@ -3437,7 +3538,7 @@ type TokenRevoked struct {
 
 func (x *TokenRevoked) Reset() {
 	*x = TokenRevoked{}
-	mi := &file_session_proto_msgTypes[38]
+	mi := &file_session_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3449,7 +3550,7 @@ func (x *TokenRevoked) String() string {
 func (*TokenRevoked) ProtoMessage() {}
 
 func (x *TokenRevoked) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[38]
+	mi := &file_session_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3462,7 +3563,7 @@ func (x *TokenRevoked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokenRevoked.ProtoReflect.Descriptor instead.
 func (*TokenRevoked) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{38}
+	return file_session_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *TokenRevoked) GetTokenId() string {
@@ -3482,7 +3583,7 @@ type HostRegistered struct {
 
 func (x *HostRegistered) Reset() {
 	*x = HostRegistered{}
-	mi := &file_session_proto_msgTypes[39]
+	mi := &file_session_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3494,7 +3595,7 @@ func (x *HostRegistered) String() string {
 func (*HostRegistered) ProtoMessage() {}
 
 func (x *HostRegistered) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[39]
+	mi := &file_session_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3507,7 +3608,7 @@ func (x *HostRegistered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostRegistered.ProtoReflect.Descriptor instead.
 func (*HostRegistered) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{39}
+	return file_session_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *HostRegistered) GetHost() string {
@@ -3536,7 +3637,7 @@ type ProjectSaved struct {
 
 func (x *ProjectSaved) Reset() {
 	*x = ProjectSaved{}
-	mi := &file_session_proto_msgTypes[40]
+	mi := &file_session_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3548,7 +3649,7 @@ func (x *ProjectSaved) String() string {
 func (*ProjectSaved) ProtoMessage() {}
 
 func (x *ProjectSaved) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[40]
+	mi := &file_session_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3561,7 +3662,7 @@ func (x *ProjectSaved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProjectSaved.ProtoReflect.Descriptor instead.
 func (*ProjectSaved) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{40}
+	return file_session_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ProjectSaved) GetProjectId() string {
@@ -3601,7 +3702,7 @@ type ProjectRemoved struct {
 
 func (x *ProjectRemoved) Reset() {
 	*x = ProjectRemoved{}
-	mi := &file_session_proto_msgTypes[41]
+	mi := &file_session_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3613,7 +3714,7 @@ func (x *ProjectRemoved) String() string {
 func (*ProjectRemoved) ProtoMessage() {}
 
 func (x *ProjectRemoved) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[41]
+	mi := &file_session_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3626,7 +3727,7 @@ func (x *ProjectRemoved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProjectRemoved.ProtoReflect.Descriptor instead.
 func (*ProjectRemoved) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{41}
+	return file_session_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ProjectRemoved) GetProjectId() string {
@@ -3646,7 +3747,7 @@ type FolderTrusted struct {
 
 func (x *FolderTrusted) Reset() {
 	*x = FolderTrusted{}
-	mi := &file_session_proto_msgTypes[42]
+	mi := &file_session_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3658,7 +3759,7 @@ func (x *FolderTrusted) String() string {
 func (*FolderTrusted) ProtoMessage() {}
 
 func (x *FolderTrusted) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[42]
+	mi := &file_session_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3671,7 +3772,7 @@ func (x *FolderTrusted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FolderTrusted.ProtoReflect.Descriptor instead.
 func (*FolderTrusted) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{42}
+	return file_session_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *FolderTrusted) GetUri() string {
@@ -3698,7 +3799,7 @@ type FolderUntrusted struct {
 
 func (x *FolderUntrusted) Reset() {
 	*x = FolderUntrusted{}
-	mi := &file_session_proto_msgTypes[43]
+	mi := &file_session_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3710,7 +3811,7 @@ func (x *FolderUntrusted) String() string {
 func (*FolderUntrusted) ProtoMessage() {}
 
 func (x *FolderUntrusted) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[43]
+	mi := &file_session_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3723,7 +3824,7 @@ func (x *FolderUntrusted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FolderUntrusted.ProtoReflect.Descriptor instead.
 func (*FolderUntrusted) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{43}
+	return file_session_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *FolderUntrusted) GetUri() string {
@@ -3754,7 +3855,7 @@ type Audited struct {
 
 func (x *Audited) Reset() {
 	*x = Audited{}
-	mi := &file_session_proto_msgTypes[44]
+	mi := &file_session_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3766,7 +3867,7 @@ func (x *Audited) String() string {
 func (*Audited) ProtoMessage() {}
 
 func (x *Audited) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[44]
+	mi := &file_session_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3779,7 +3880,7 @@ func (x *Audited) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Audited.ProtoReflect.Descriptor instead.
 func (*Audited) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{44}
+	return file_session_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Audited) GetWho() string {
@@ -3840,7 +3941,7 @@ type FieldsState struct {
 
 func (x *FieldsState) Reset() {
 	*x = FieldsState{}
-	mi := &file_session_proto_msgTypes[45]
+	mi := &file_session_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3852,7 +3953,7 @@ func (x *FieldsState) String() string {
 func (*FieldsState) ProtoMessage() {}
 
 func (x *FieldsState) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[45]
+	mi := &file_session_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3865,7 +3966,7 @@ func (x *FieldsState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldsState.ProtoReflect.Descriptor instead.
 func (*FieldsState) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{45}
+	return file_session_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *FieldsState) GetSchema() string {
@@ -3927,7 +4028,7 @@ type FieldsPending struct {
 
 func (x *FieldsPending) Reset() {
 	*x = FieldsPending{}
-	mi := &file_session_proto_msgTypes[46]
+	mi := &file_session_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3939,7 +4040,7 @@ func (x *FieldsPending) String() string {
 func (*FieldsPending) ProtoMessage() {}
 
 func (x *FieldsPending) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[46]
+	mi := &file_session_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3952,7 +4053,7 @@ func (x *FieldsPending) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldsPending.ProtoReflect.Descriptor instead.
 func (*FieldsPending) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{46}
+	return file_session_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *FieldsPending) GetSet() *FieldSet {
@@ -3973,7 +4074,7 @@ var File_session_proto protoreflect.FileDescriptor
 
 const file_session_proto_rawDesc = "" +
 	"\n" +
-	"\rsession.proto\x12\ttroupe.v1\x1a\fcommon.proto\"\xd1\b\n" +
+	"\rsession.proto\x12\ttroupe.v1\x1a\fcommon.proto\"\x86\t\n" +
 	"\vSessionFact\x12D\n" +
 	"\x0fsession_created\x18\x01 \x01(\v2\x19.troupe.v1.SessionCreatedH\x00R\x0esessionCreated\x12M\n" +
 	"\x12workspace_attached\x18\x02 \x01(\v2\x1c.troupe.v1.WorkspaceAttachedH\x00R\x11workspaceAttached\x12M\n" +
@@ -3993,8 +4094,16 @@ const file_session_proto_rawDesc = "" +
 	"\x0ebudget_changed\x18d \x01(\v2\x18.troupe.v1.BudgetChangedH\x00R\rbudgetChanged\x12D\n" +
 	"\x0fbudget_allotted\x18e \x01(\v2\x19.troupe.v1.BudgetAllottedH\x00R\x0ebudgetAllotted\x12;\n" +
 	"\fmode_changed\x18i \x01(\v2\x16.troupe.v1.ModeChangedH\x00R\vmodeChanged\x12P\n" +
-	"\x13conversation_shared\x18n \x01(\v2\x1d.troupe.v1.ConversationSharedH\x00R\x12conversationSharedB\x06\n" +
-	"\x04fact\"\xa5\x01\n" +
+	"\x13conversation_shared\x18n \x01(\v2\x1d.troupe.v1.ConversationSharedH\x00R\x12conversationShared\x123\n" +
+	"\tjob_ended\x18\xc6\x01 \x01(\v2\x13.troupe.v1.JobEndedH\x00R\bjobEndedB\x06\n" +
+	"\x04fact\"\x9e\x01\n" +
+	"\bJobEnded\x12\x15\n" +
+	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12\x1b\n" +
+	"\tworker_id\x18\x02 \x01(\tR\bworkerId\x12\x1c\n" +
+	"\tworkspace\x18\x03 \x01(\tR\tworkspace\x12\x18\n" +
+	"\acommand\x18\x04 \x01(\tR\acommand\x12\x0e\n" +
+	"\x02by\x18\x05 \x01(\tR\x02by\x12\x16\n" +
+	"\x06reason\x18\x06 \x01(\tR\x06reason\"\xa5\x01\n" +
 	"\rBudgetChanged\x12)\n" +
 	"\x06budget\x18\x01 \x01(\v2\x11.troupe.v1.BudgetR\x06budget\x12(\n" +
 	"\x05added\x18\x02 \x01(\v2\x12.troupe.v1.AmountsR\x05added\x12\x0e\n" +
@@ -4301,132 +4410,134 @@ func file_session_proto_rawDescGZIP() []byte {
 	return file_session_proto_rawDescData
 }
 
-var file_session_proto_msgTypes = make([]protoimpl.MessageInfo, 47)
+var file_session_proto_msgTypes = make([]protoimpl.MessageInfo, 48)
 var file_session_proto_goTypes = []any{
 	(*SessionFact)(nil),        // 0: troupe.v1.SessionFact
-	(*BudgetChanged)(nil),      // 1: troupe.v1.BudgetChanged
-	(*BudgetAllotted)(nil),     // 2: troupe.v1.BudgetAllotted
-	(*ConversationShared)(nil), // 3: troupe.v1.ConversationShared
-	(*FieldNoted)(nil),         // 4: troupe.v1.FieldNoted
-	(*VariablesChanged)(nil),   // 5: troupe.v1.VariablesChanged
-	(*SessionCreated)(nil),     // 6: troupe.v1.SessionCreated
-	(*WorkspaceAttached)(nil),  // 7: troupe.v1.WorkspaceAttached
-	(*WorkspaceDetached)(nil),  // 8: troupe.v1.WorkspaceDetached
-	(*TrustChanged)(nil),       // 9: troupe.v1.TrustChanged
-	(*ModeChanged)(nil),        // 10: troupe.v1.ModeChanged
-	(*WorkerSpawned)(nil),      // 11: troupe.v1.WorkerSpawned
-	(*WorkerEnded)(nil),        // 12: troupe.v1.WorkerEnded
-	(*PolicyChanged)(nil),      // 13: troupe.v1.PolicyChanged
-	(*RuleAdded)(nil),          // 14: troupe.v1.RuleAdded
-	(*SessionClosed)(nil),      // 15: troupe.v1.SessionClosed
-	(*WorkspaceFact)(nil),      // 16: troupe.v1.WorkspaceFact
-	(*WorkspaceOpened)(nil),    // 17: troupe.v1.WorkspaceOpened
-	(*FieldSet)(nil),           // 18: troupe.v1.FieldSet
-	(*FieldChange)(nil),        // 19: troupe.v1.FieldChange
-	(*FieldsDeclared)(nil),     // 20: troupe.v1.FieldsDeclared
-	(*FieldEffectStarted)(nil), // 21: troupe.v1.FieldEffectStarted
-	(*FieldEffectEnded)(nil),   // 22: troupe.v1.FieldEffectEnded
-	(*LeaseRevoked)(nil),       // 23: troupe.v1.LeaseRevoked
-	(*ConversationFact)(nil),   // 24: troupe.v1.ConversationFact
-	(*TurnAsked)(nil),          // 25: troupe.v1.TurnAsked
-	(*TurnWithdrawn)(nil),      // 26: troupe.v1.TurnWithdrawn
-	(*ConversationOpened)(nil), // 27: troupe.v1.ConversationOpened
-	(*MemberJoined)(nil),       // 28: troupe.v1.MemberJoined
-	(*TurnGiven)(nil),          // 29: troupe.v1.TurnGiven
-	(*TurnSubmitted)(nil),      // 30: troupe.v1.TurnSubmitted
-	(*TurnCut)(nil),            // 31: troupe.v1.TurnCut
-	(*MemberLeft)(nil),         // 32: troupe.v1.MemberLeft
-	(*SystemFact)(nil),         // 33: troupe.v1.SystemFact
-	(*NodeBooted)(nil),         // 34: troupe.v1.NodeBooted
-	(*RuleRemembered)(nil),     // 35: troupe.v1.RuleRemembered
-	(*RuleRevoked)(nil),        // 36: troupe.v1.RuleRevoked
-	(*TokenCreated)(nil),       // 37: troupe.v1.TokenCreated
-	(*TokenRevoked)(nil),       // 38: troupe.v1.TokenRevoked
-	(*HostRegistered)(nil),     // 39: troupe.v1.HostRegistered
-	(*ProjectSaved)(nil),       // 40: troupe.v1.ProjectSaved
-	(*ProjectRemoved)(nil),     // 41: troupe.v1.ProjectRemoved
-	(*FolderTrusted)(nil),      // 42: troupe.v1.FolderTrusted
-	(*FolderUntrusted)(nil),    // 43: troupe.v1.FolderUntrusted
-	(*Audited)(nil),            // 44: troupe.v1.Audited
-	(*FieldsState)(nil),        // 45: troupe.v1.FieldsState
-	(*FieldsPending)(nil),      // 46: troupe.v1.FieldsPending
-	(*Budget)(nil),             // 47: troupe.v1.Budget
-	(*Amounts)(nil),            // 48: troupe.v1.Amounts
-	(Persist_Policy)(0),        // 49: troupe.v1.Persist.Policy
-	(*EnvVar)(nil),             // 50: troupe.v1.EnvVar
-	(Trust_Level)(0),           // 51: troupe.v1.Trust.Level
-	(*Place)(nil),              // 52: troupe.v1.Place
-	(*StepBudget)(nil),         // 53: troupe.v1.StepBudget
-	(*Usage)(nil),              // 54: troupe.v1.Usage
+	(*JobEnded)(nil),           // 1: troupe.v1.JobEnded
+	(*BudgetChanged)(nil),      // 2: troupe.v1.BudgetChanged
+	(*BudgetAllotted)(nil),     // 3: troupe.v1.BudgetAllotted
+	(*ConversationShared)(nil), // 4: troupe.v1.ConversationShared
+	(*FieldNoted)(nil),         // 5: troupe.v1.FieldNoted
+	(*VariablesChanged)(nil),   // 6: troupe.v1.VariablesChanged
+	(*SessionCreated)(nil),     // 7: troupe.v1.SessionCreated
+	(*WorkspaceAttached)(nil),  // 8: troupe.v1.WorkspaceAttached
+	(*WorkspaceDetached)(nil),  // 9: troupe.v1.WorkspaceDetached
+	(*TrustChanged)(nil),       // 10: troupe.v1.TrustChanged
+	(*ModeChanged)(nil),        // 11: troupe.v1.ModeChanged
+	(*WorkerSpawned)(nil),      // 12: troupe.v1.WorkerSpawned
+	(*WorkerEnded)(nil),        // 13: troupe.v1.WorkerEnded
+	(*PolicyChanged)(nil),      // 14: troupe.v1.PolicyChanged
+	(*RuleAdded)(nil),          // 15: troupe.v1.RuleAdded
+	(*SessionClosed)(nil),      // 16: troupe.v1.SessionClosed
+	(*WorkspaceFact)(nil),      // 17: troupe.v1.WorkspaceFact
+	(*WorkspaceOpened)(nil),    // 18: troupe.v1.WorkspaceOpened
+	(*FieldSet)(nil),           // 19: troupe.v1.FieldSet
+	(*FieldChange)(nil),        // 20: troupe.v1.FieldChange
+	(*FieldsDeclared)(nil),     // 21: troupe.v1.FieldsDeclared
+	(*FieldEffectStarted)(nil), // 22: troupe.v1.FieldEffectStarted
+	(*FieldEffectEnded)(nil),   // 23: troupe.v1.FieldEffectEnded
+	(*LeaseRevoked)(nil),       // 24: troupe.v1.LeaseRevoked
+	(*ConversationFact)(nil),   // 25: troupe.v1.ConversationFact
+	(*TurnAsked)(nil),          // 26: troupe.v1.TurnAsked
+	(*TurnWithdrawn)(nil),      // 27: troupe.v1.TurnWithdrawn
+	(*ConversationOpened)(nil), // 28: troupe.v1.ConversationOpened
+	(*MemberJoined)(nil),       // 29: troupe.v1.MemberJoined
+	(*TurnGiven)(nil),          // 30: troupe.v1.TurnGiven
+	(*TurnSubmitted)(nil),      // 31: troupe.v1.TurnSubmitted
+	(*TurnCut)(nil),            // 32: troupe.v1.TurnCut
+	(*MemberLeft)(nil),         // 33: troupe.v1.MemberLeft
+	(*SystemFact)(nil),         // 34: troupe.v1.SystemFact
+	(*NodeBooted)(nil),         // 35: troupe.v1.NodeBooted
+	(*RuleRemembered)(nil),     // 36: troupe.v1.RuleRemembered
+	(*RuleRevoked)(nil),        // 37: troupe.v1.RuleRevoked
+	(*TokenCreated)(nil),       // 38: troupe.v1.TokenCreated
+	(*TokenRevoked)(nil),       // 39: troupe.v1.TokenRevoked
+	(*HostRegistered)(nil),     // 40: troupe.v1.HostRegistered
+	(*ProjectSaved)(nil),       // 41: troupe.v1.ProjectSaved
+	(*ProjectRemoved)(nil),     // 42: troupe.v1.ProjectRemoved
+	(*FolderTrusted)(nil),      // 43: troupe.v1.FolderTrusted
+	(*FolderUntrusted)(nil),    // 44: troupe.v1.FolderUntrusted
+	(*Audited)(nil),            // 45: troupe.v1.Audited
+	(*FieldsState)(nil),        // 46: troupe.v1.FieldsState
+	(*FieldsPending)(nil),      // 47: troupe.v1.FieldsPending
+	(*Budget)(nil),             // 48: troupe.v1.Budget
+	(*Amounts)(nil),            // 49: troupe.v1.Amounts
+	(Persist_Policy)(0),        // 50: troupe.v1.Persist.Policy
+	(*EnvVar)(nil),             // 51: troupe.v1.EnvVar
+	(Trust_Level)(0),           // 52: troupe.v1.Trust.Level
+	(*Place)(nil),              // 53: troupe.v1.Place
+	(*StepBudget)(nil),         // 54: troupe.v1.StepBudget
+	(*Usage)(nil),              // 55: troupe.v1.Usage
 }
 var file_session_proto_depIdxs = []int32{
-	6,  // 0: troupe.v1.SessionFact.session_created:type_name -> troupe.v1.SessionCreated
-	7,  // 1: troupe.v1.SessionFact.workspace_attached:type_name -> troupe.v1.WorkspaceAttached
-	8,  // 2: troupe.v1.SessionFact.workspace_detached:type_name -> troupe.v1.WorkspaceDetached
-	9,  // 3: troupe.v1.SessionFact.trust_changed:type_name -> troupe.v1.TrustChanged
-	11, // 4: troupe.v1.SessionFact.worker_spawned:type_name -> troupe.v1.WorkerSpawned
-	12, // 5: troupe.v1.SessionFact.worker_ended:type_name -> troupe.v1.WorkerEnded
-	13, // 6: troupe.v1.SessionFact.policy_changed:type_name -> troupe.v1.PolicyChanged
-	14, // 7: troupe.v1.SessionFact.rule_added:type_name -> troupe.v1.RuleAdded
-	15, // 8: troupe.v1.SessionFact.session_closed:type_name -> troupe.v1.SessionClosed
-	5,  // 9: troupe.v1.SessionFact.variables_changed:type_name -> troupe.v1.VariablesChanged
-	36, // 10: troupe.v1.SessionFact.rule_revoked:type_name -> troupe.v1.RuleRevoked
-	4,  // 11: troupe.v1.SessionFact.field_noted:type_name -> troupe.v1.FieldNoted
-	1,  // 12: troupe.v1.SessionFact.budget_changed:type_name -> troupe.v1.BudgetChanged
-	2,  // 13: troupe.v1.SessionFact.budget_allotted:type_name -> troupe.v1.BudgetAllotted
-	10, // 14: troupe.v1.SessionFact.mode_changed:type_name -> troupe.v1.ModeChanged
-	3,  // 15: troupe.v1.SessionFact.conversation_shared:type_name -> troupe.v1.ConversationShared
-	47, // 16: troupe.v1.BudgetChanged.budget:type_name -> troupe.v1.Budget
-	48, // 17: troupe.v1.BudgetChanged.added:type_name -> troupe.v1.Amounts
-	48, // 18: troupe.v1.BudgetAllotted.until:type_name -> troupe.v1.Amounts
-	18, // 19: troupe.v1.FieldNoted.set:type_name -> troupe.v1.FieldSet
-	49, // 20: troupe.v1.SessionCreated.persist:type_name -> troupe.v1.Persist.Policy
-	50, // 21: troupe.v1.SessionCreated.env:type_name -> troupe.v1.EnvVar
-	47, // 22: troupe.v1.SessionCreated.budget:type_name -> troupe.v1.Budget
-	51, // 23: troupe.v1.WorkspaceAttached.trust:type_name -> troupe.v1.Trust.Level
-	51, // 24: troupe.v1.TrustChanged.trust:type_name -> troupe.v1.Trust.Level
-	52, // 25: troupe.v1.WorkerSpawned.places:type_name -> troupe.v1.Place
-	53, // 26: troupe.v1.WorkerSpawned.budgets:type_name -> troupe.v1.StepBudget
-	17, // 27: troupe.v1.WorkspaceFact.workspace_opened:type_name -> troupe.v1.WorkspaceOpened
-	18, // 28: troupe.v1.WorkspaceFact.field_set:type_name -> troupe.v1.FieldSet
-	23, // 29: troupe.v1.WorkspaceFact.lease_revoked:type_name -> troupe.v1.LeaseRevoked
-	20, // 30: troupe.v1.WorkspaceFact.fields_declared:type_name -> troupe.v1.FieldsDeclared
-	21, // 31: troupe.v1.WorkspaceFact.field_effect_started:type_name -> troupe.v1.FieldEffectStarted
-	22, // 32: troupe.v1.WorkspaceFact.field_effect_ended:type_name -> troupe.v1.FieldEffectEnded
-	19, // 33: troupe.v1.FieldSet.derived:type_name -> troupe.v1.FieldChange
-	19, // 34: troupe.v1.FieldsDeclared.derived:type_name -> troupe.v1.FieldChange
-	27, // 35: troupe.v1.ConversationFact.conversation_opened:type_name -> troupe.v1.ConversationOpened
-	28, // 36: troupe.v1.ConversationFact.member_joined:type_name -> troupe.v1.MemberJoined
-	30, // 37: troupe.v1.ConversationFact.turn_submitted:type_name -> troupe.v1.TurnSubmitted
-	32, // 38: troupe.v1.ConversationFact.member_left:type_name -> troupe.v1.MemberLeft
-	29, // 39: troupe.v1.ConversationFact.turn_given:type_name -> troupe.v1.TurnGiven
-	31, // 40: troupe.v1.ConversationFact.turn_cut:type_name -> troupe.v1.TurnCut
-	25, // 41: troupe.v1.ConversationFact.turn_asked:type_name -> troupe.v1.TurnAsked
-	26, // 42: troupe.v1.ConversationFact.turn_withdrawn:type_name -> troupe.v1.TurnWithdrawn
-	54, // 43: troupe.v1.TurnSubmitted.usage:type_name -> troupe.v1.Usage
-	54, // 44: troupe.v1.TurnCut.usage:type_name -> troupe.v1.Usage
-	34, // 45: troupe.v1.SystemFact.node_booted:type_name -> troupe.v1.NodeBooted
-	35, // 46: troupe.v1.SystemFact.rule_remembered:type_name -> troupe.v1.RuleRemembered
-	36, // 47: troupe.v1.SystemFact.rule_revoked:type_name -> troupe.v1.RuleRevoked
-	37, // 48: troupe.v1.SystemFact.token_created:type_name -> troupe.v1.TokenCreated
-	38, // 49: troupe.v1.SystemFact.token_revoked:type_name -> troupe.v1.TokenRevoked
-	39, // 50: troupe.v1.SystemFact.host_registered:type_name -> troupe.v1.HostRegistered
-	40, // 51: troupe.v1.SystemFact.project_saved:type_name -> troupe.v1.ProjectSaved
-	41, // 52: troupe.v1.SystemFact.project_removed:type_name -> troupe.v1.ProjectRemoved
-	42, // 53: troupe.v1.SystemFact.folder_trusted:type_name -> troupe.v1.FolderTrusted
-	43, // 54: troupe.v1.SystemFact.folder_untrusted:type_name -> troupe.v1.FolderUntrusted
-	44, // 55: troupe.v1.SystemFact.audited:type_name -> troupe.v1.Audited
-	50, // 56: troupe.v1.ProjectSaved.variables:type_name -> troupe.v1.EnvVar
-	19, // 57: troupe.v1.FieldsState.set:type_name -> troupe.v1.FieldChange
-	19, // 58: troupe.v1.FieldsState.derived:type_name -> troupe.v1.FieldChange
-	18, // 59: troupe.v1.FieldsState.edits:type_name -> troupe.v1.FieldSet
-	46, // 60: troupe.v1.FieldsState.effects:type_name -> troupe.v1.FieldsPending
-	18, // 61: troupe.v1.FieldsPending.set:type_name -> troupe.v1.FieldSet
-	62, // [62:62] is the sub-list for method output_type
-	62, // [62:62] is the sub-list for method input_type
-	62, // [62:62] is the sub-list for extension type_name
-	62, // [62:62] is the sub-list for extension extendee
-	0,  // [0:62] is the sub-list for field type_name
+	7,  // 0: troupe.v1.SessionFact.session_created:type_name -> troupe.v1.SessionCreated
+	8,  // 1: troupe.v1.SessionFact.workspace_attached:type_name -> troupe.v1.WorkspaceAttached
+	9,  // 2: troupe.v1.SessionFact.workspace_detached:type_name -> troupe.v1.WorkspaceDetached
+	10, // 3: troupe.v1.SessionFact.trust_changed:type_name -> troupe.v1.TrustChanged
+	12, // 4: troupe.v1.SessionFact.worker_spawned:type_name -> troupe.v1.WorkerSpawned
+	13, // 5: troupe.v1.SessionFact.worker_ended:type_name -> troupe.v1.WorkerEnded
+	14, // 6: troupe.v1.SessionFact.policy_changed:type_name -> troupe.v1.PolicyChanged
+	15, // 7: troupe.v1.SessionFact.rule_added:type_name -> troupe.v1.RuleAdded
+	16, // 8: troupe.v1.SessionFact.session_closed:type_name -> troupe.v1.SessionClosed
+	6,  // 9: troupe.v1.SessionFact.variables_changed:type_name -> troupe.v1.VariablesChanged
+	37, // 10: troupe.v1.SessionFact.rule_revoked:type_name -> troupe.v1.RuleRevoked
+	5,  // 11: troupe.v1.SessionFact.field_noted:type_name -> troupe.v1.FieldNoted
+	2,  // 12: troupe.v1.SessionFact.budget_changed:type_name -> troupe.v1.BudgetChanged
+	3,  // 13: troupe.v1.SessionFact.budget_allotted:type_name -> troupe.v1.BudgetAllotted
+	11, // 14: troupe.v1.SessionFact.mode_changed:type_name -> troupe.v1.ModeChanged
+	4,  // 15: troupe.v1.SessionFact.conversation_shared:type_name -> troupe.v1.ConversationShared
+	1,  // 16: troupe.v1.SessionFact.job_ended:type_name -> troupe.v1.JobEnded
+	48, // 17: troupe.v1.BudgetChanged.budget:type_name -> troupe.v1.Budget
+	49, // 18: troupe.v1.BudgetChanged.added:type_name -> troupe.v1.Amounts
+	49, // 19: troupe.v1.BudgetAllotted.until:type_name -> troupe.v1.Amounts
+	19, // 20: troupe.v1.FieldNoted.set:type_name -> troupe.v1.FieldSet
+	50, // 21: troupe.v1.SessionCreated.persist:type_name -> troupe.v1.Persist.Policy
+	51, // 22: troupe.v1.SessionCreated.env:type_name -> troupe.v1.EnvVar
+	48, // 23: troupe.v1.SessionCreated.budget:type_name -> troupe.v1.Budget
+	52, // 24: troupe.v1.WorkspaceAttached.trust:type_name -> troupe.v1.Trust.Level
+	52, // 25: troupe.v1.TrustChanged.trust:type_name -> troupe.v1.Trust.Level
+	53, // 26: troupe.v1.WorkerSpawned.places:type_name -> troupe.v1.Place
+	54, // 27: troupe.v1.WorkerSpawned.budgets:type_name -> troupe.v1.StepBudget
+	18, // 28: troupe.v1.WorkspaceFact.workspace_opened:type_name -> troupe.v1.WorkspaceOpened
+	19, // 29: troupe.v1.WorkspaceFact.field_set:type_name -> troupe.v1.FieldSet
+	24, // 30: troupe.v1.WorkspaceFact.lease_revoked:type_name -> troupe.v1.LeaseRevoked
+	21, // 31: troupe.v1.WorkspaceFact.fields_declared:type_name -> troupe.v1.FieldsDeclared
+	22, // 32: troupe.v1.WorkspaceFact.field_effect_started:type_name -> troupe.v1.FieldEffectStarted
+	23, // 33: troupe.v1.WorkspaceFact.field_effect_ended:type_name -> troupe.v1.FieldEffectEnded
+	20, // 34: troupe.v1.FieldSet.derived:type_name -> troupe.v1.FieldChange
+	20, // 35: troupe.v1.FieldsDeclared.derived:type_name -> troupe.v1.FieldChange
+	28, // 36: troupe.v1.ConversationFact.conversation_opened:type_name -> troupe.v1.ConversationOpened
+	29, // 37: troupe.v1.ConversationFact.member_joined:type_name -> troupe.v1.MemberJoined
+	31, // 38: troupe.v1.ConversationFact.turn_submitted:type_name -> troupe.v1.TurnSubmitted
+	33, // 39: troupe.v1.ConversationFact.member_left:type_name -> troupe.v1.MemberLeft
+	30, // 40: troupe.v1.ConversationFact.turn_given:type_name -> troupe.v1.TurnGiven
+	32, // 41: troupe.v1.ConversationFact.turn_cut:type_name -> troupe.v1.TurnCut
+	26, // 42: troupe.v1.ConversationFact.turn_asked:type_name -> troupe.v1.TurnAsked
+	27, // 43: troupe.v1.ConversationFact.turn_withdrawn:type_name -> troupe.v1.TurnWithdrawn
+	55, // 44: troupe.v1.TurnSubmitted.usage:type_name -> troupe.v1.Usage
+	55, // 45: troupe.v1.TurnCut.usage:type_name -> troupe.v1.Usage
+	35, // 46: troupe.v1.SystemFact.node_booted:type_name -> troupe.v1.NodeBooted
+	36, // 47: troupe.v1.SystemFact.rule_remembered:type_name -> troupe.v1.RuleRemembered
+	37, // 48: troupe.v1.SystemFact.rule_revoked:type_name -> troupe.v1.RuleRevoked
+	38, // 49: troupe.v1.SystemFact.token_created:type_name -> troupe.v1.TokenCreated
+	39, // 50: troupe.v1.SystemFact.token_revoked:type_name -> troupe.v1.TokenRevoked
+	40, // 51: troupe.v1.SystemFact.host_registered:type_name -> troupe.v1.HostRegistered
+	41, // 52: troupe.v1.SystemFact.project_saved:type_name -> troupe.v1.ProjectSaved
+	42, // 53: troupe.v1.SystemFact.project_removed:type_name -> troupe.v1.ProjectRemoved
+	43, // 54: troupe.v1.SystemFact.folder_trusted:type_name -> troupe.v1.FolderTrusted
+	44, // 55: troupe.v1.SystemFact.folder_untrusted:type_name -> troupe.v1.FolderUntrusted
+	45, // 56: troupe.v1.SystemFact.audited:type_name -> troupe.v1.Audited
+	51, // 57: troupe.v1.ProjectSaved.variables:type_name -> troupe.v1.EnvVar
+	20, // 58: troupe.v1.FieldsState.set:type_name -> troupe.v1.FieldChange
+	20, // 59: troupe.v1.FieldsState.derived:type_name -> troupe.v1.FieldChange
+	19, // 60: troupe.v1.FieldsState.edits:type_name -> troupe.v1.FieldSet
+	47, // 61: troupe.v1.FieldsState.effects:type_name -> troupe.v1.FieldsPending
+	19, // 62: troupe.v1.FieldsPending.set:type_name -> troupe.v1.FieldSet
+	63, // [63:63] is the sub-list for method output_type
+	63, // [63:63] is the sub-list for method input_type
+	63, // [63:63] is the sub-list for extension type_name
+	63, // [63:63] is the sub-list for extension extendee
+	0,  // [0:63] is the sub-list for field type_name
 }
 
 func init() { file_session_proto_init() }
@@ -4452,8 +4563,9 @@ func file_session_proto_init() {
 		(*SessionFact_BudgetAllotted)(nil),
 		(*SessionFact_ModeChanged)(nil),
 		(*SessionFact_ConversationShared)(nil),
+		(*SessionFact_JobEnded)(nil),
 	}
-	file_session_proto_msgTypes[16].OneofWrappers = []any{
+	file_session_proto_msgTypes[17].OneofWrappers = []any{
 		(*WorkspaceFact_WorkspaceOpened)(nil),
 		(*WorkspaceFact_FieldSet)(nil),
 		(*WorkspaceFact_LeaseRevoked)(nil),
@@ -4461,7 +4573,7 @@ func file_session_proto_init() {
 		(*WorkspaceFact_FieldEffectStarted)(nil),
 		(*WorkspaceFact_FieldEffectEnded)(nil),
 	}
-	file_session_proto_msgTypes[24].OneofWrappers = []any{
+	file_session_proto_msgTypes[25].OneofWrappers = []any{
 		(*ConversationFact_ConversationOpened)(nil),
 		(*ConversationFact_MemberJoined)(nil),
 		(*ConversationFact_TurnSubmitted)(nil),
@@ -4471,7 +4583,7 @@ func file_session_proto_init() {
 		(*ConversationFact_TurnAsked)(nil),
 		(*ConversationFact_TurnWithdrawn)(nil),
 	}
-	file_session_proto_msgTypes[33].OneofWrappers = []any{
+	file_session_proto_msgTypes[34].OneofWrappers = []any{
 		(*SystemFact_NodeBooted)(nil),
 		(*SystemFact_RuleRemembered)(nil),
 		(*SystemFact_RuleRevoked)(nil),
@@ -4490,7 +4602,7 @@ func file_session_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_session_proto_rawDesc), len(file_session_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   47,
+			NumMessages:   48,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
