@@ -55,6 +55,20 @@ func TestOneJobIsEndedAndTheOthersGoOn(t *testing.T) {
 			t.Errorf("%q: %v", none, err)
 		}
 	}
+	ended := 0
+	told, err := rt.Audit(ctx, s.ID())
+	for _, e := range told {
+		if e.GetKind() != "job" {
+			continue
+		}
+		if ended++; e.GetDecision() != "ended" || e.GetBy() != "ann" || e.GetJobId() != first || !strings.HasPrefix(e.GetWhat(), "sleep 1000") ||
+			!strings.HasPrefix(e.GetWhy(), "enough of üü") || e.GetWorkspace() == "" || e.GetAgent() == "" {
+			t.Errorf("the audit says %v", e)
+		}
+	}
+	if err != nil || ended != 1 { // what was refused is no act
+		t.Errorf("%d ends in the audit: %v", ended, err)
+	}
 	if said := prompted(ctx, t, s, fmt.Sprintf(`job_output {"job_id":%q}`, first)); !strings.Contains(said, "[killed: ended by ann: enough of üü") {
 		t.Errorf("its agent reads %q", said)
 	}

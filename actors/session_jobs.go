@@ -10,9 +10,11 @@ import (
 	"unicode/utf8"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/troupe-dev/troupe/actors/act"
 	"github.com/troupe-dev/troupe/messages"
+	"github.com/troupe-dev/troupe/persistence"
 )
 
 // Commands that agents left running, as people see them and end them, one by one.
@@ -57,32 +59,98 @@ func (f *Folders) listOf(workers []string) (all []*messages.BackgroundJob) {
 	return all
 }
 
-// endOne asks for the end of a job of some workers, and returns what is closed when it is gone; nil: they have no such job.
-func (f *Folders) endOne(workers []string, job, why string) <-chan struct{} {
+// oneOf is a job of some workers; nil: they have no such job.
+func (f *Folders) oneOf(workers []string, job string) *messages.BackgroundJob {
+	all := f.listOf(workers)
+	if i := slices.IndexFunc(all, func(j *messages.BackgroundJob) bool { return j.GetJobId() == job }); i >= 0 {
+		return all[i]
+	}
+	return nil
+}
+
+// endOne asks for the end of a job, and returns what is closed when it is gone; nil: it is gone.
+func (f *Folders) endOne(job, why string) <-chan struct{} {
 	f.mu.Lock()
 	left := f.jobs[job]
 	f.mu.Unlock()
-	if left == nil || !slices.Contains(workers, left.worker) {
+	if left == nil {
 		return nil
 	}
 	left.end(why)
 	return left.gone
 }
 
-// endJob ends one command that an agent left running, and answers when nothing of it is left.
+// jobNoted is the end of the append of who ends a job.
+type jobNoted struct {
+	asker   *actor.PID
+	fact    *messages.JobEnded
+	journal *persistence.Journal
+	record  *messages.Record
+	receipt persistence.Receipt
+	fail    *messages.Failure
+}
+
+// endJob ends one command that an agent left running, once it is written down who wants that, and answers when nothing of it is left.
 func (s *Session) endJob(c actor.Context, m *messages.EndJob) {
-	why := "ended by " + cmp.Or(oneLine(m.GetBy()), "a person")
-	if m.GetReason() != "" {
-		why += ": " + oneLine(s.svc.Redact.String(m.GetReason()))
+	if s.building {
+		s.builds.Put(c)
+		return
 	}
-	gone := s.svc.folders.endOne(s.order, m.GetJobId(), why)
-	if gone == nil {
+	left := s.svc.folders.oneOf(s.order, m.GetJobId())
+	if left == nil {
 		s.answer(c, messages.Fail(messages.CodeNotFound, fmt.Sprintf("no command of session %s runs as job %q", s.id, oneLine(m.GetJobId())), "what runs is listed by: troupe ls jobs "+s.id))
 		return
 	}
-	svc, asker, away := s.svc, c.Sender(), &s.rest.away
+	n := &jobNoted{asker: c.Sender(), fact: &messages.JobEnded{
+		JobId: left.GetJobId(), WorkerId: left.GetWorkerId(), Workspace: left.GetWorkspace(), Command: left.GetCommand(),
+		By: cmp.Or(oneLine(m.GetBy()), "user"), Reason: oneLine(s.svc.Redact.String(m.GetReason())),
+	}}
+	s.building = true
+	svc, journal, seq := s.svc, s.journal, s.facts.seq
+	svc.spawn(c.ActorSystem(), c.Self(), func(p *act.Panic) any {
+		n.fail = messages.Fail(messages.CodeInternal, p.Error(), "")
+		return n
+	}, func() any {
+		if err := n.write(svc, journal, seq); err != nil {
+			n.fail = messages.Fail(messages.CodeUnavailable, fmt.Sprintf("write down who ends job %s: %v", n.fact.GetJobId(), err), "it runs still: try again")
+		}
+		return n
+	})
+}
+
+func (n *jobNoted) write(svc *Services, journal *persistence.Journal, seq uint64) error {
+	var err error
+	if n.journal, n.record, err = oneRecord(svc, journal, seq, n.fact); err != nil {
+		return err
+	}
+	n.receipt, err = appendAndWait(svc, persistence.Part{Journal: n.journal, Draft: persistence.Draft{Records: []*messages.Record{n.record}}})
+	return err
+}
+
+// jobNoted ends the job.
+func (s *Session) jobNoted(c actor.Context, m *jobNoted) {
+	s.building = false
+	if m.journal != nil {
+		s.journal = m.journal
+	}
+	defer s.goOn(c)
+	if m.fail != nil {
+		s.tell(c, m.asker, m.fail)
+		return
+	}
+	s.written(c, []proto.Message{m.fact}, []*messages.Record{m.record}, m.receipt)
+	why := "ended by " + m.fact.GetBy()
+	if m.fact.GetReason() != "" {
+		why += ": " + m.fact.GetReason()
+	}
+	gone := s.svc.folders.endOne(m.fact.GetJobId(), why)
+	if gone == nil { // it has ended meanwhile
+		s.tell(c, m.asker, &messages.Ack{})
+		return
+	}
+	svc, away := s.svc, &s.rest.away
 	away.Add(1)
-	svc.spawn(c.ActorSystem(), asker, func(p *act.Panic) any { return messages.Fail(messages.CodeInternal, p.Error(), "") }, func() any {
+	svc.spawn(c.ActorSystem(), m.asker, func(p *act.Panic) any { return messages.Fail(messages.CodeInternal, p.Error(), "") }, func() any {
 		defer away.Add(-1)
 		ctx, cancel := context.WithTimeout(context.Background(), svc.Limits.Grace+cancelWait)
 		defer cancel()
@@ -90,7 +158,7 @@ func (s *Session) endJob(c actor.Context, m *messages.EndJob) {
 		case <-gone:
 			return &messages.Ack{}
 		case <-ctx.Done():
-			return messages.Fail(messages.CodeTimeout, "job "+m.GetJobId()+" was asked to end, and has not yet", "its machine may be away: look again in a moment")
+			return messages.Fail(messages.CodeTimeout, "job "+m.fact.GetJobId()+" was asked to end, and has not yet", "its machine may be away: look again in a moment")
 		}
 	})
 }

@@ -24,7 +24,7 @@ closed, or of all.
 
 Each call stands there with what decided about it, a rule or the trust in its workspace, who answered when somebody was asked, the hash of its arguments,
 its outcome and how long it ran; so do workspaces that were attached and detached, changes of trust, of remembered rules and of toolsets,
-timers, turns that were cancelled, and the beginning and the end of a session. BY is empty where no person was asked. A session whose records are damaged is told as far as it can be read, and named at the end.
+timers, turns that were cancelled, commands in the background that somebody ended, and the beginning and the end of a session. BY is empty where no person was asked. A session whose records are damaged is told as far as it can be read, and named at the end.
 -o json has all of it.`,
 		Args: perhaps("SESSION"),
 		RunE: func(cmd *cobra.Command, args []string) error {
