@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/troupe-dev/troupe/actors"
+	"github.com/troupe-dev/troupe/actors/act"
 	"github.com/troupe-dev/troupe/actors/actortest"
 	"github.com/troupe-dev/troupe/messages"
 	"github.com/troupe-dev/troupe/model"
@@ -34,8 +35,17 @@ func waits(t *testing.T, h *actortest.House, clock *actortest.Clock, q *requests
 	t.Helper()
 	actortest.Until(t, "it waits for another try", func() bool {
 		_, made := q.counts()
-		return made == n && clock.Waits() > 0 && h.Worker(session).GetState() == "waiting"
+		return made == n && clock.Waits() > 1 && h.Worker(session).GetState() == "waiting" // the Timers wait always
 	})
+	limiterKnows(t, h)
+}
+
+// limiterKnows returns when the Limiter has heard of the refusal because of which a worker waits: were time to pass before, its pause began later than the worker's.
+func limiterKnows(t *testing.T, h *actortest.House) {
+	t.Helper()
+	if _, err := act.Ask[*messages.ActorView](t.Context(), h.Sys, h.Sys.NewLocalPID("troupe/limiter-default"), &messages.DescribeTree{}); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // TestASummaryIsWaitedForWhileTheProviderWantsAPause: it is tried more often than what fails otherwise, and after as long as the Limiter believes a provider.
@@ -81,6 +91,7 @@ func TestAnAttemptIsMadeWhenTheLimiterLetsOthersTry(t *testing.T) {
 	s, _ := h.Create(&messages.CreateSession{})
 	turn := actortest.Later[*messages.TurnResult](h, s, &messages.RunInput{Input: &messages.SubmitInput{Parts: actortest.Text("go")}})
 	actortest.Until(t, "it waits for another try", func() bool { return h.Worker(s).GetWaiting().GetKind() == "retry" })
+	limiterKnows(t, h)
 	clock.Advance(5 * time.Minute)
 	if res := actortest.Wait(t, "the turn", turn).Reply; res.GetText() != "yes" {
 		t.Errorf("%v", res)

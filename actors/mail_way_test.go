@@ -51,9 +51,10 @@ func refusedOnce(t *testing.T) (h *actortest.House, clock *actortest.Clock, done
 		case actortest.Asked(r) == "go":
 			return actortest.Reply{Calls: []*messages.ToolCall{send("1", b, "hello")}, Err: busy.Pass(ctx)}
 		}
-		return actortest.Reply{Text: "ok"}
+		return actortest.Reply{Text: "ok", Err: done.Pass(ctx)}
 	})})
 	s, a, b = pair(h)
+	actortest.Until(t, "the Timers wait, as they always do", func() bool { return clock.Waits() > 0 })
 	submit(h, s, "go")
 	actortest.Wait(t, "the sender works", busy.Came)
 	actortest.Ask[*messages.InputReply](h, s, &messages.SubmitInput{WorkerId: b, Parts: actortest.Text("wait")})

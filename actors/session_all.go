@@ -212,39 +212,33 @@ func (s *Session) askAll(c actor.Context, wait time.Duration, ask func(id string
 	})
 }
 
-// each asks for all ids at the same time and waits for every reply. The first refusal is the answer for all, except that
-// of a worker that is quarantined or gone. barred are those that are quarantined.
+// each asks for all ids, in their order and before any can have answered, and waits for every reply: what the first of them leaves is nothing for another
+// that has not heard of it. The first refusal is the answer for all, except that of a worker that is quarantined or gone. barred are those that are
+// quarantined.
 func each(
 	ctx context.Context, sys *actor.ActorSystem, session *actor.PID, ids []string, ask func(id string) proto.Message,
 ) (replies []proto.Message, barred []string, fail *messages.Failure) {
-	type answer struct {
-		id    string
-		reply proto.Message
-		err   error
+	if err := ctx.Err(); err != nil {
+		return nil, nil, messages.Fail(messages.CodeUnavailable, "the workers were not asked: "+err.Error(), "try again")
 	}
-	answers := make(chan answer, len(ids))
-	for _, id := range ids {
-		go func() {
-			a := answer{id: id}
-			if p := act.Guard(func() { a.reply, a.err = act.Ask[proto.Message](ctx, sys, session, ask(id)) }); p != nil {
-				a.err = p
-			}
-			answers <- a
-		}()
+	answers := make([]func(context.Context) (proto.Message, error), len(ids))
+	for i, id := range ids {
+		answers[i] = act.Asked[proto.Message](sys, session, ask(id))
 	}
-	for range ids {
-		a := <-answers
+	for i, answer := range answers {
+		reply, err := answer(ctx)
 		var f *messages.Failure
 		switch {
-		case a.err == nil:
-			replies = append(replies, a.reply)
-		case errors.As(a.err, &f) && f.GetCode() == messages.CodeQuarantined:
-			barred = append(barred, a.id)
-		case errors.As(a.err, &f) && f.GetCode() == messages.CodeClosed:
-		case errors.As(a.err, &f):
+		case err == nil:
+			replies = append(replies, reply)
+		case errors.As(err, &f) && f.GetCode() == messages.CodeQuarantined:
+			barred = append(barred, ids[i])
+		case errors.As(err, &f) && f.GetCode() == messages.CodeClosed:
+		case fail != nil:
+		case errors.As(err, &f):
 			fail = f
 		default:
-			fail = messages.Fail(messages.CodeUnavailable, "not all workers answered: "+a.err.Error(), "try again")
+			fail = messages.Fail(messages.CodeUnavailable, "not all workers answered: "+err.Error(), "try again")
 		}
 	}
 	return replies, barred, fail
