@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/url"
+	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -286,6 +288,39 @@ func jobsAreEnded(browser context.Context, t *testing.T) {
 	if err != nil || n.(*messages.JobCount).GetBackground() != 0 { //nolint:forcetypeassert // the reply of CountJobs
 		t.Errorf("%v %v", n, err)
 	}
+}
+
+// oneJobIsEnded ends one of two commands with the keyboard alone. A reader hears which one it was, and goes on from the page; the audit says who did it.
+func oneJobIsEnded(browser context.Context, t *testing.T) {
+	h, session, x := leaveRunning(browser, t)
+	x.until("both are listed", `[...document.querySelectorAll('.jobs li code')].filter((c) => c.innerText.startsWith('sleep 100')).length === 2`)
+	x.size(360, 740, "light")
+	x.wantNoOverflow()
+	x.shot("narrow")
+	x.size(1280, 800, "dark")
+	x.shot("wide")
+	if axe, err := os.ReadFile(axeFile); err == nil { // the tests with axe-core say when it is missing
+		for _, f := range value[[]string](x, string(axe)+`;axe.run('.jobs', {resultTypes: ['violations']}).then((r) => r.violations.map((v) => v.id + ': ' + v.nodes.map((n) => n.target + ' ' + n.failureSummary).join('; ')))`) {
+			t.Error(f)
+		}
+	}
+	x.tabTo("End sleep 1001")
+	x.press("\r")
+	x.until("the other one goes on, and is told to", `document.querySelectorAll('.jobs li').length === 1 && document.querySelector('.jobs li').innerText.includes('sleep 1000') && document.querySelector('.jobs').innerText.startsWith('One command runs')`)
+	x.until("a reader hears which one has ended", `[...document.querySelectorAll('[role=status]')].some((e) => e.textContent === 'Ended: sleep 1001')`)
+	x.until("and goes on from the page", `document.activeElement.id === 'main'`)
+	told, err := h.rt.Audit(h.ctx, session)
+	if err != nil {
+		t.Fatal(err)
+	}
+	told = slices.DeleteFunc(told, func(e *troupe.AuditEntry) bool { return e.GetKind() != "job" })
+	if len(told) != 1 || told[0].GetWhat() != "sleep 1001" || told[0].GetBy() != "console" {
+		t.Errorf("the audit says %v", told)
+	}
+	value[bool](x, `((f) => { window.fetch = (u, o) => o?.method === 'DELETE' ? Promise.resolve(new Response(JSON.stringify({status: 404, code: 'not_found', detail: 'no such job'}), {status: 404})) : f(u, o); return true; })(window.fetch)`)
+	x.tabTo("End sleep 1000")
+	x.press("\r")
+	x.until("who is refused is told why", `document.querySelector('[role=alert]')?.innerText.includes('no such job')`)
 }
 
 // jobsEndUnseen has commands end, of which no event tells, while the server cannot be asked how many there are.

@@ -34,6 +34,7 @@ func TestTheConsoleInABrowser(t *testing.T) {
 		"what a stop left of an answer is shown":                          partsAreKept,
 		"an input stands where it joined the turn":                        inputsJoin,
 		"commands in the background are seen, and ended":                  jobsAreEnded,
+		"one command in the background is ended, with the keyboard":       oneJobIsEnded,
 		"commands that end unseen are not told any more":                  jobsEndUnseen,
 		"events that are gone are told":                                   trimmedEventsAreTold,
 		"time passes":                                                     timePasses,
