@@ -43,7 +43,7 @@ func (r *PipelineRun) view(how detail) *messages.RunView {
 	s := r.state
 	v := &messages.RunView{
 		RunId: r.id, SessionId: r.session, Name: s.Started.GetName(), State: pipeline.Running, StartedAtUnixMs: s.AtMs, UpdatedAtUnixMs: s.UpdatedMs,
-		Revision: s.Seq, Usage: s.Usage, UsageGone: s.Gone(), Waits: r.waiting(), InputsJson: s.Started.GetInputsJson(), Scripted: r.scripted,
+		Revision: s.Seq, Usage: s.Usage, UsageGone: s.Gone(), Waits: r.waiting(), InputsJson: s.Started.GetInputsJson(), Scripted: s.Scripted || r.scripted,
 	}
 	if s.Plan != nil {
 		v.PlanHash = s.Plan.Hash

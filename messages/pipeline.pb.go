@@ -802,7 +802,8 @@ type StepItemRepaired struct {
 	Index         int32                  `protobuf:"varint,2,opt,name=index,proto3" json:"index,omitempty"`
 	InputId       string                 `protobuf:"bytes,3,opt,name=input_id,json=inputId,proto3" json:"input_id,omitempty"`
 	Prompt        string                 `protobuf:"bytes,4,opt,name=prompt,proto3" json:"prompt,omitempty"`
-	Usage         *Usage                 `protobuf:"bytes,5,opt,name=usage,proto3" json:"usage,omitempty"` // of the answer that did not fit
+	Usage         *Usage                 `protobuf:"bytes,5,opt,name=usage,proto3" json:"usage,omitempty"`          // of the answer that did not fit
+	Scripted      bool                   `protobuf:"varint,198,opt,name=scripted,proto3" json:"scripted,omitempty"` // a script gave it, and not a language model
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -872,6 +873,13 @@ func (x *StepItemRepaired) GetUsage() *Usage {
 	return nil
 }
 
+func (x *StepItemRepaired) GetScripted() bool {
+	if x != nil {
+		return x.Scripted
+	}
+	return false
+}
+
 // StepItemRetried says that an attempt failed and another one follows.
 type StepItemRetried struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
@@ -882,6 +890,7 @@ type StepItemRetried struct {
 	Error           string                 `protobuf:"bytes,5,opt,name=error,proto3" json:"error,omitempty"`
 	NotBeforeUnixMs int64                  `protobuf:"varint,6,opt,name=not_before_unix_ms,json=notBeforeUnixMs,proto3" json:"not_before_unix_ms,omitempty"`
 	Usage           *Usage                 `protobuf:"bytes,7,opt,name=usage,proto3" json:"usage,omitempty"`
+	Scripted        bool                   `protobuf:"varint,198,opt,name=scripted,proto3" json:"scripted,omitempty"` // a script answered that attempt, and not a language model
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -965,6 +974,13 @@ func (x *StepItemRetried) GetUsage() *Usage {
 	return nil
 }
 
+func (x *StepItemRetried) GetScripted() bool {
+	if x != nil {
+		return x.Scripted
+	}
+	return false
+}
+
 type StepItemFinished struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Step          string                 `protobuf:"bytes,1,opt,name=step,proto3" json:"step,omitempty"`
@@ -976,6 +992,7 @@ type StepItemFinished struct {
 	Class         string                 `protobuf:"bytes,7,opt,name=class,proto3" json:"class,omitempty"`               // of the error
 	Usage         *Usage                 `protobuf:"bytes,8,opt,name=usage,proto3" json:"usage,omitempty"`               // of its last attempt
 	Conversation  *Lineage               `protobuf:"bytes,9,opt,name=conversation,proto3" json:"conversation,omitempty"` // as it stood at the end
+	Scripted      bool                   `protobuf:"varint,198,opt,name=scripted,proto3" json:"scripted,omitempty"`      // a script answered its last attempt, and not a language model
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1071,6 +1088,13 @@ func (x *StepItemFinished) GetConversation() *Lineage {
 		return x.Conversation
 	}
 	return nil
+}
+
+func (x *StepItemFinished) GetScripted() bool {
+	if x != nil {
+		return x.Scripted
+	}
+	return false
 }
 
 type StepFinished struct {
@@ -2111,7 +2135,7 @@ type RunView struct {
 	Waiting         *Waiting               `protobuf:"bytes,193,opt,name=waiting,proto3" json:"waiting,omitempty"`                      // what the first of its items waits for about which somebody can do something, or else the first; also in listings
 	Waits           uint32                 `protobuf:"varint,192,opt,name=waits,proto3" json:"waits,omitempty"`                         // tells what items wait for from what they waited for at another time; 0: nothing
 	UsageGone       *Usage                 `protobuf:"bytes,191,opt,name=usage_gone,json=usageGone,proto3" json:"usage_gone,omitempty"` // of steps that a changed plan has no more, or of another kind; in usage, and in no step's
-	Scripted        bool                   `protobuf:"varint,194,opt,name=scripted,proto3" json:"scripted,omitempty"`                   // a turn of it that ended since it came into memory was answered by a script, and not by a language model
+	Scripted        bool                   `protobuf:"varint,194,opt,name=scripted,proto3" json:"scripted,omitempty"`                   // a turn of it that ended was answered by a script, and not by a language model
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -3078,13 +3102,14 @@ const file_pipeline_proto_rawDesc = "" +
 	"\x04item\x18\f \x01(\v2\x12.troupe.v1.RunItemR\x04item\x12*\n" +
 	"\x06origin\x18\r \x01(\v2\x12.troupe.v1.LineageR\x06origin\x12\x19\n" +
 	"\binput_id\x18\x0e \x01(\tR\ainputId\x12\"\n" +
-	"\fconversation\x18Z \x01(\tR\fconversation\"\x97\x01\n" +
+	"\fconversation\x18Z \x01(\tR\fconversation\"\xb4\x01\n" +
 	"\x10StepItemRepaired\x12\x12\n" +
 	"\x04step\x18\x01 \x01(\tR\x04step\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x05R\x05index\x12\x19\n" +
 	"\binput_id\x18\x03 \x01(\tR\ainputId\x12\x16\n" +
 	"\x06prompt\x18\x04 \x01(\tR\x06prompt\x12&\n" +
-	"\x05usage\x18\x05 \x01(\v2\x10.troupe.v1.UsageR\x05usage\"\xd6\x01\n" +
+	"\x05usage\x18\x05 \x01(\v2\x10.troupe.v1.UsageR\x05usage\x12\x1b\n" +
+	"\bscripted\x18\xc6\x01 \x01(\bR\bscripted\"\xf3\x01\n" +
 	"\x0fStepItemRetried\x12\x12\n" +
 	"\x04step\x18\x01 \x01(\tR\x04step\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x05R\x05index\x12\x18\n" +
@@ -3092,7 +3117,8 @@ const file_pipeline_proto_rawDesc = "" +
 	"\x05class\x18\x04 \x01(\tR\x05class\x12\x14\n" +
 	"\x05error\x18\x05 \x01(\tR\x05error\x12+\n" +
 	"\x12not_before_unix_ms\x18\x06 \x01(\x03R\x0fnotBeforeUnixMs\x12&\n" +
-	"\x05usage\x18\a \x01(\v2\x10.troupe.v1.UsageR\x05usage\"\x93\x02\n" +
+	"\x05usage\x18\a \x01(\v2\x10.troupe.v1.UsageR\x05usage\x12\x1b\n" +
+	"\bscripted\x18\xc6\x01 \x01(\bR\bscripted\"\xb0\x02\n" +
 	"\x10StepItemFinished\x12\x12\n" +
 	"\x04step\x18\x01 \x01(\tR\x04step\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\x12\x14\n" +
@@ -3103,7 +3129,8 @@ const file_pipeline_proto_rawDesc = "" +
 	"\x05error\x18\x06 \x01(\tR\x05error\x12\x14\n" +
 	"\x05class\x18\a \x01(\tR\x05class\x12&\n" +
 	"\x05usage\x18\b \x01(\v2\x10.troupe.v1.UsageR\x05usage\x126\n" +
-	"\fconversation\x18\t \x01(\v2\x12.troupe.v1.LineageR\fconversation\"\xab\x01\n" +
+	"\fconversation\x18\t \x01(\v2\x12.troupe.v1.LineageR\fconversation\x12\x1b\n" +
+	"\bscripted\x18\xc6\x01 \x01(\bR\bscripted\"\xab\x01\n" +
 	"\fStepFinished\x12\x12\n" +
 	"\x04step\x18\x01 \x01(\tR\x04step\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\x12\x16\n" +

@@ -66,7 +66,7 @@ type RunJSON struct {
 	UsageGone *UsageJSON      `json:"usage_gone,omitempty"` // of usage: by steps that a changed file has no more, or of another kind
 	Waits     uint32          `json:"waits,omitempty"`      // tells what items wait for from what they waited for at another time
 	Waiting   *WaitingJSON    `json:"waiting,omitempty"`    // for what the first of its items does about which somebody can do something, or else the first
-	Scripted  bool            `json:"scripted,omitempty"`   // no language model answered a turn of it that ended since it came into memory
+	Scripted  bool            `json:"scripted,omitempty"`   // no language model answered a turn of it that ended
 	StepList  []RunStepJSON   `json:"step_list,omitempty"`  // of one run that is shown
 }
 

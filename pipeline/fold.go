@@ -114,6 +114,9 @@ func (s *State) leave(it *ItemState) {
 }
 
 func (s *State) applyItem(it *ItemState, fact proto.Message) {
+	if f, answered := fact.(interface{ GetScripted() bool }); answered {
+		s.Scripted = s.Scripted || f.GetScripted()
+	}
 	switch f := fact.(type) {
 	case *messages.StepItemRepaired:
 		it.Repairs, it.Input = it.Repairs+1, f.GetInputId()

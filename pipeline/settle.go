@@ -25,6 +25,22 @@ type Result struct {
 // Settle says what a result makes of an item under way: it is over, is tried again, or its worker is asked again. input is the prompt
 // that was answered; a result of an earlier one, or of an item that is over, is nothing.
 func (s *State) Settle(w World, path string, index int, input string, r Result) proto.Message {
+	switch f := s.settle(w, path, index, input, r).(type) {
+	case *messages.StepItemRepaired:
+		f.Scripted = r.Scripted
+		return f
+	case *messages.StepItemRetried:
+		f.Scripted = r.Scripted
+		return f
+	case *messages.StepItemFinished:
+		f.Scripted = r.Scripted
+		return f
+	default:
+		return f
+	}
+}
+
+func (s *State) settle(w World, path string, index int, input string, r Result) proto.Message {
 	it := s.Item(path, index)
 	if it == nil || it.Status != Running || it.Input != input || s.Finished != nil {
 		return nil

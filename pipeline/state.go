@@ -35,6 +35,7 @@ type State struct {
 	UpdatedMs int64
 	Again     int   // how often it was begun again after it had ended
 	AgainMs   int64 // when that was last; 0: never
+	Scripted  bool  // a turn of it that ended was answered by a script
 
 	top     *scope
 	paths   map[string]*StepState // every step by its path

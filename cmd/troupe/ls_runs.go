@@ -27,8 +27,12 @@ func newListRuns(a *app) *cobra.Command {
 				}
 				rows := [][]string{}
 				for _, v := range found.JSON() {
+					name := v.Name
+					if v.Scripted {
+						name += " (script)"
+					}
 					rows = append(rows, []string{
-						v.ID, v.State, v.Name, fmt.Sprintf("%d/%d", v.StepsDone, v.Steps), fmt.Sprintf("%d/%d", v.ItemsDone, v.Items), v.StartedAt, v.Session, waitsShort(v.Waiting),
+						v.ID, v.State, name, fmt.Sprintf("%d/%d", v.StepsDone, v.Steps), fmt.Sprintf("%d/%d", v.ItemsDone, v.Items), v.StartedAt, v.Session, waitsShort(v.Waiting),
 					})
 				}
 				return found.JSON(), rows, nil
@@ -57,6 +61,9 @@ func (a *app) showRun(ctx context.Context, n node, id string) error {
 	j := v.JSON()
 	return a.emit(j, func(w io.Writer) error {
 		rows := [][]string{{"state", j.State}, {"pipeline", j.Name}, {"session", j.Session}, {"started", j.StartedAt}, {"usage", usageText(j.Usage)}}
+		if j.Scripted {
+			rows = append(rows, []string{"answers", "of a script: no language model is running"})
+		}
 		if j.Error != "" {
 			rows = append(rows, []string{"error", j.Error})
 		}

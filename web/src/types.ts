@@ -38,7 +38,7 @@ export interface TalkTurn {
 
 export interface Run {
   id: string; state: string; name: string; session: string; started_at: string; steps: number; steps_done: number; items: number; items_done: number;
-  error?: string; usage: Usage; step_list?: RunStep[];
+  error?: string; usage: Usage; scripted?: boolean; step_list?: RunStep[];
 }
 export interface RunStep {
   step: string; kind: string; state: string; error?: string; needs?: string[]; total: number; done: number; failed: number; per_second?: number; left_ms?: number; items?: RunItem[]; waits?: number; waiting?: RunWait;
