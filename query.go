@@ -78,7 +78,7 @@ func (rt *Runtime) Ask(ctx context.Context, m proto.Message) (proto.Message, err
 	case *messages.ForkSession:
 		return actors.Fork(ctx, rt.svc, x)
 	case *messages.Hello:
-		return &messages.Holder{Pid: int32(os.Getpid()), Data: rt.svc.DataDir}, nil
+		return &messages.Holder{Pid: int32(os.Getpid()), Data: rt.svc.DataDir, StartedAtUnixMs: rt.began.UnixMilli()}, nil
 	}
 	return rt.askAccess(ctx, m)
 }

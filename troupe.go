@@ -206,6 +206,7 @@ type Runtime struct {
 	traces   trace.TracerProvider // nil: nothing is traced
 	ownStore bool
 	dataDir  string
+	began    time.Time
 
 	asking     context.Context //nolint:containedctx // of Options.Approve: it ends with the runtime
 	stopAsking context.CancelFunc
@@ -250,7 +251,7 @@ func New(ctx context.Context, o Options) (*Runtime, error) {
 			return nil, err
 		}
 	}
-	rt := &Runtime{failed: make(chan error, 1), dataDir: o.DataDir, traces: o.TracerProvider}
+	rt := &Runtime{failed: make(chan error, 1), dataDir: o.DataDir, traces: o.TracerProvider, began: time.Now()}
 	store, err := rt.openStore(ctx, &o)
 	if err != nil {
 		return nil, err

@@ -32,9 +32,10 @@ func (c *Client) patiently(ctx context.Context, q *call) (proto.Message, error) 
 	var away time.Time // since when the server is, and not since the request was sent: that may wait for long
 	gone := false      // it was seen to be, since then
 	soon := 0          // tries that came too soon
+	var seen witness
 	for try := 1; ; try++ {
 		began := time.Now()
-		reply, err := c.do(ctx, q)
+		reply, err := c.watched(ctx, q, &seen)
 		if err == nil || ctx.Err() != nil {
 			return reply, err
 		}
@@ -72,6 +73,8 @@ func (q *call) again(err error, try, soon int) (rest time.Duration, again bool) 
 	rest = min(firstPause<<min(try-1, 10), longestRest)
 	var refused *messages.Failure
 	switch {
+	case errors.Is(err, ErrEnds):
+		return 0, false
 	case tooSoon(err): // nothing of it was done, whatever it is
 		return inTurn(err, soon)
 	case errors.As(err, &refused):

@@ -35,7 +35,7 @@ func (c *Client) Events(ctx context.Context, session string, after uint64) iter.
 		defer cancel()
 		f := &following{c: c, session: session, last: after, yield: yield}
 		for {
-			err := f.once(ctx)
+			err := f.next(ctx)
 			switch {
 			case err == nil: // the loop was left
 				return
@@ -65,6 +65,7 @@ type following struct {
 	failed  int       // connections that brought nothing, in a row
 	away    time.Time // since when the holder is
 	soon    int       // those that came too soon, in a row
+	seen    witness
 }
 
 // finalError is why there is nothing more to read: the connection is not just broken.
@@ -82,7 +83,7 @@ func (f *following) again(ctx context.Context, err error) bool {
 		f.away = time.Now()
 	}
 	switch {
-	case errors.As(err, &final):
+	case errors.As(err, &final), errors.Is(err, ErrEnds):
 		return false
 	case tooSoon(err): // the server is there
 		var may bool
@@ -104,6 +105,20 @@ func (f *following) again(ctx context.Context, err error) bool {
 	case <-ctx.Done():
 		return true // the next try ends with the context's cause
 	}
+}
+
+// next makes another connection, unless enough servers have ended of those before. One that lived for long says nothing of the session.
+func (f *following) next(ctx context.Context) error {
+	if err := f.seen.before(ctx, f.c); err != nil {
+		return err
+	}
+	began, last := time.Now(), f.last
+	err := f.once(ctx)
+	f.seen.after(err)
+	if f.last > last || time.Since(began) > longestTurn {
+		f.seen = witness{}
+	}
+	return err
 }
 
 // once yields what one connection brings. It returns nil only when the loop was left.

@@ -58,7 +58,7 @@ func TestEveryQuestionGetsTheRuntimesAnswer(t *testing.T) {
 		}
 	}
 	holder := ask[*messages.Holder](t, c, &messages.Hello{})
-	if int(holder.GetPid()) != os.Getpid() || holder.GetVersion() != "v0" || holder.GetData() != h.data {
+	if int(holder.GetPid()) != os.Getpid() || holder.GetVersion() != "v0" || holder.GetData() != h.data || holder.GetStartedAtUnixMs() == 0 {
 		t.Errorf("the holder is %v", holder)
 	}
 }
