@@ -20,6 +20,7 @@ func plan() []place {
 		{path: "internal/peer", floor: 0},
 		{path: "internal/plainhttp", floor: 0},
 		{path: "internal/yamldoc", floor: 0},
+		{path: "internal/linediff", floor: 0},
 		{path: "internal/telemetry", floor: 0},
 
 		// Floor 1: pure code and contracts.
@@ -29,6 +30,7 @@ func plan() []place {
 		{path: "workspace", floor: 1, may: []string{"messages"}},
 		{path: "model", floor: 1, may: []string{"messages"}},
 		{path: "model/xmltools", floor: 1, may: []string{"messages", "model"}},
+		{path: "model/canned", floor: 1, may: []string{"messages", "model"}},
 		{path: "policy", floor: 1, may: []string{"messages"}},
 		{path: "pipeline", floor: 1, may: []string{"messages", "internal/yamldoc"}},
 		{path: "persistence", floor: 1, may: []string{"messages"}},
@@ -36,7 +38,8 @@ func plan() []place {
 
 		// Floor 2: adapters, siblings that do not know each other.
 		{path: "model/openai", floor: 2, may: []string{"messages", "model", "model/xmltools", "internal/plainhttp", "internal/telemetry"}},
-		{path: "model/script", floor: 2, may: []string{"messages", "model"}},
+		{path: "model/script", floor: 2, may: []string{"messages", "model", "model/canned"}},
+		{path: "model/replay", floor: 2, may: []string{"messages", "model", "model/canned", "internal/linediff"}},
 		{path: "tools", floor: 2, may: []string{"messages", "workspace"}, tests: []string{"tools/*"}},
 		{path: "tools/toolstest", floor: 2, may: []string{"messages", "model", "model/xmltools", "tools"}},
 		{path: "tools/*", floor: 2, may: []string{"messages", "workspace", "tools"}, tests: []string{"tools/*"}},
@@ -61,7 +64,7 @@ func plan() []place {
 		), tests: []string{"troupetest"}},
 
 		// Floor 5 and above: those who use it.
-		{path: "troupetest", floor: 5, may: append(kernel, ".", "actors/actortest", "internal/yamldoc", "model/script", "persistence/memory")},
+		{path: "troupetest", floor: 5, may: append(kernel, ".", "actors/actortest", "internal/yamldoc", "internal/linediff", "model/script", "model/replay", "persistence/memory")},
 		{path: "internal/chaos", floor: 5, may: append(
 			kernel, ".", "client", "gateway", "model/openai", "model/script", "persistence/badger", "persistence/memory",
 		)},

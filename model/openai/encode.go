@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"slices"
-	"strings"
 	"sync"
 	"unicode/utf8"
 
@@ -14,9 +13,6 @@ import (
 	"github.com/troupe-dev/troupe/model"
 	"github.com/troupe-dev/troupe/model/xmltools"
 )
-
-// noOutput stands for an empty tool result, which go-openai would omit and providers refuse.
-const noOutput = "(no output)"
 
 // chatMessage encodes a message for Chat Completions, with a comma before it: kept bytes are
 // laid one behind the other (see splice).
@@ -35,7 +31,7 @@ func chatMessage(m *messages.Message) []byte {
 		b = append(b, `,{"role":"tool","tool_call_id":`...)
 		b = appendString(b, sendableID(m.ToolCallID))
 		b = append(b, `,"content":`...)
-		b = appendString(b, orElse(m.Text, noOutput))
+		b = appendString(b, model.Result(m.Text))
 	case messages.User:
 		fallthrough
 	default:
@@ -73,9 +69,9 @@ func appendCalls(b []byte, calls []*messages.ToolCall) []byte {
 		b = append(b, `{"id":`...)
 		b = appendString(b, sendableID(c.GetId()))
 		b = append(b, `,"type":"function","function":{"name":`...)
-		b = appendString(b, sendableName(c.GetName()))
+		b = appendString(b, model.CallName(c.GetName()))
 		b = append(b, `,"arguments":`...)
-		b = appendString(b, sendable(c.GetArguments()))
+		b = appendString(b, model.CallArguments(c.GetArguments()))
 		b = append(b, "}}"...)
 	}
 	if len(calls) > 0 {
@@ -84,44 +80,8 @@ func appendCalls(b []byte, calls []*messages.ToolCall) []byte {
 	return b
 }
 
-// sendable is what a provider will take as the arguments of a past call. Servers that parse
-// them would refuse every later request of a conversation in which a model once wrote broken
-// JSON; the raw text then stands inside of an object.
-func sendable(args string) string {
-	if args == "" || args == "null" {
-		return "{}"
-	}
-	if json.Valid([]byte(args)) {
-		return args
-	}
-	return string(append(appendString([]byte(`{"invalid_json":`), args), '}'))
-}
-
-// Longest names and ids of calls that all providers take back: OpenAI refuses the request with
-// anything longer.
-const (
-	maxCallName = 64
-	maxCallID   = 40
-)
-
-// sendableName is what a provider will take as the name of a past call. A model may call what never
-// was a tool by any name; providers that check names (letters, digits, _ and -) would refuse every later
-// request of that conversation. The journal keeps the name as it was.
-func sendableName(name string) string {
-	odd := func(r rune) bool {
-		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '_' && r != '-'
-	}
-	if name != "" && len(name) <= maxCallName && strings.IndexFunc(name, odd) < 0 {
-		return name
-	}
-	name = strings.Map(func(r rune) rune {
-		if odd(r) {
-			return '_'
-		}
-		return r
-	}, name)
-	return orElse(name[:min(len(name), maxCallName)], "_")
-}
+// maxCallID is the longest id of a call that all providers take back: OpenAI refuses the request with anything longer.
+const maxCallID = 40
 
 // sendableID is an id of a call that is short enough: the same one for the same id.
 func sendableID(id string) string {

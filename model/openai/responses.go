@@ -147,7 +147,7 @@ func responsesItems(m *messages.Message) []byte {
 	case messages.ToolRole:
 		b = append(b, `,{"type":"function_call_output","call_id":`...)
 		b = append(appendString(b, sendableID(m.ToolCallID)), `,"output":`...)
-		return append(appendString(b, orElse(m.Text, noOutput)), '}')
+		return append(appendString(b, model.Result(m.Text)), '}')
 	case messages.Assistant:
 		if m.Text != "" || len(m.ToolCalls) == 0 {
 			b = append(b, `,{"type":"message","role":"assistant","content":`...)
@@ -156,8 +156,8 @@ func responsesItems(m *messages.Message) []byte {
 		for _, c := range m.ToolCalls {
 			b = append(b, `,{"type":"function_call","call_id":`...)
 			b = append(appendString(b, sendableID(c.GetId())), `,"name":`...)
-			b = append(appendString(b, sendableName(c.GetName())), `,"arguments":`...)
-			b = append(appendString(b, sendable(c.GetArguments())), '}')
+			b = append(appendString(b, model.CallName(c.GetName())), `,"arguments":`...)
+			b = append(appendString(b, model.CallArguments(c.GetArguments())), '}')
 		}
 		return b
 	case messages.User:

@@ -15,6 +15,7 @@ import (
 
 	"github.com/troupe-dev/troupe/messages"
 	"github.com/troupe-dev/troupe/model"
+	"github.com/troupe-dev/troupe/model/canned"
 )
 
 // The document as it is written. docs/scripts.md is its reference.
@@ -264,7 +265,7 @@ func (src *source) call(path string, raw *rawCall, match *regexp.Regexp) (call, 
 	if c.args.tree, err = plant(raw.Arguments, match, &fixed); err != nil {
 		return c, src.at(path, "%v", err)
 	}
-	b, err := encode(raw.Arguments)
+	b, err := canned.JSON(raw.Arguments)
 	if err != nil {
 		return c, src.at(path, "%v", err)
 	}
@@ -308,24 +309,24 @@ func plant(tree any, match *regexp.Regexp, fixed *bool) (any, error) {
 }
 
 func (src *source) failure(s *Script, path string, raw *rawFail) (*failure, error) {
-	f := &failure{class: model.Class(raw.Class), status: raw.Status, message: raw.Message, times: raw.Times, slot: s.failing}
+	f := &failure{Failure: canned.Failure{Class: model.Class(raw.Class), Status: raw.Status, Message: raw.Message}, times: raw.Times, slot: s.failing}
 	var err error
-	if f.after, err = src.duration(path+".retry_after", raw.RetryAfter); err != nil {
+	if f.After, err = src.duration(path+".retry_after", raw.RetryAfter); err != nil {
 		return nil, err
 	}
-	if f.class == "" {
+	if f.Class == "" {
 		if raw.Status < 400 || raw.Status > 599 {
 			return nil, src.at(path, "a failure needs a class, or a status from 400 to 599")
 		}
-		f.class = classOf(raw.Status)
-	} else if _, ok := statusOf(f.class); !ok {
+		f.Class = canned.ClassOf(raw.Status)
+	} else if _, ok := canned.StatusOf(f.Class); !ok {
 		return nil, src.at(path+".class", "%q is no class of error", raw.Class)
 	}
-	if f.status == 0 {
-		f.status, _ = statusOf(f.class)
+	if f.Status == 0 {
+		f.Status, _ = canned.StatusOf(f.Class)
 	}
-	if f.message == "" {
-		f.message = "the script says so"
+	if f.Message == "" {
+		f.Message = "the script says so"
 	}
 	if f.times < 0 {
 		return nil, src.at(path+".times", "times is below 0")

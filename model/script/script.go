@@ -4,13 +4,11 @@
 // after a crash gets the same answer. docs/scripts.md describes the format.
 //
 // A script plays in process ([Script.Model]) or behind an OpenAI-compatible HTTP endpoint
-// ([Handler]), which also refuses what a strict provider would refuse. Both name the script
-// in model.Meta.Scripted, and every surface says of it that no language model is running.
+// ([Handler]); model/canned does both.
 package script
 
 import (
 	"embed"
-	"encoding/json"
 	"fmt"
 	"os"
 	"regexp"
@@ -18,7 +16,7 @@ import (
 	"time"
 
 	"github.com/troupe-dev/troupe/messages"
-	"github.com/troupe-dev/troupe/model"
+	"github.com/troupe-dev/troupe/model/canned"
 )
 
 // Script is a checked script. It is immutable and safe for concurrent use.
@@ -49,7 +47,7 @@ type reply struct {
 	text, reasoning template
 	calls           []call
 	delay, pause    time.Duration
-	chunk           int // characters; 0: defaultChunk
+	chunk           int // characters; 0: as usual
 	usage           *messages.Usage
 	finish          string
 	fail            *failure
@@ -66,18 +64,12 @@ type call struct {
 }
 
 type failure struct {
-	class   model.Class
-	status  int
-	message string
-	after   time.Duration
-	times   int // 0: always
-	slot    int // of the player's counters
+	canned.Failure
+	times int // 0: always
+	slot  int // of the player's counters
 }
 
-const (
-	defaultChunk = 32
-	maxFileBytes = 4 << 20
-)
+const maxFileBytes = 4 << 20
 
 // Load reads the script in a file. Its name is the document's own, or the file's.
 func Load(path string) (*Script, error) {
@@ -159,7 +151,7 @@ func (a *arguments) render(v *view) (string, error) {
 	case a.raw != nil:
 		return a.raw.render(v), nil
 	}
-	b, err := encode(fill(a.tree, v))
+	b, err := canned.JSON(fill(a.tree, v))
 	return string(b), err
 }
 
@@ -181,14 +173,4 @@ func fill(tree any, v *view) any {
 		return out
 	}
 	return tree
-}
-
-func encode(v any) ([]byte, error) {
-	var b strings.Builder
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		return nil, fmt.Errorf("encode arguments: %w", err)
-	}
-	return []byte(strings.TrimSuffix(b.String(), "\n")), nil
 }

@@ -1,4 +1,4 @@
-package script
+package canned
 
 import (
 	"crypto/subtle"
@@ -37,17 +37,17 @@ type Stats struct {
 	Failed    int64 `json:"failed"`    // that the script or the options made fail
 }
 
-// Handler serves a script as an OpenAI-compatible API: POST /v1/chat/completions, streaming
+// Handler serves a source as an OpenAI-compatible API: POST /v1/chat/completions, streaming
 // and not, GET /v1/models, and GET /stats. Every response carries X-Troupe-Scripted with the
-// script's name and an x-request-id. Rules see X-Troupe-Agent as the agent.
-func Handler(s *Script, opts ServeOptions) http.Handler {
+// source's title and an x-request-id. The source sees X-Troupe-Agent as the agent.
+func Handler(s Source, opts ServeOptions) http.Handler {
 	if opts.MaxBody <= 0 {
 		opts.MaxBody = 64 << 20
 	}
 	if opts.FailStatus == 0 {
 		opts.FailStatus = http.StatusTooManyRequests
 	}
-	e := &endpoint{player: s.player(), opts: opts}
+	e := &endpoint{source: s, opts: opts}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /v1/chat/completions", e.chat)
 	mux.HandleFunc("GET /v1/models", e.models)
@@ -57,7 +57,7 @@ func Handler(s *Script, opts ServeOptions) http.Handler {
 		e.fail(w, http.StatusNotFound, problem{Message: "unknown request URL: " + r.Method + " " + r.URL.Path, Type: "invalid_request_error", Code: "unknown_url"})
 	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("X-Troupe-Scripted", s.Name)
+		w.Header().Set("X-Troupe-Scripted", s.Title())
 		w.Header().Set("X-Request-Id", "scripted-"+strconv.FormatInt(e.ids.Add(1), 10))
 		if opts.APIKey != "" && subtle.ConstantTimeCompare([]byte(r.Header.Get("Authorization")), []byte("Bearer "+opts.APIKey)) != 1 {
 			e.fail(w, http.StatusUnauthorized, problem{Message: "incorrect API key provided", Type: "invalid_request_error", Code: "invalid_api_key"})
@@ -67,9 +67,9 @@ func Handler(s *Script, opts ServeOptions) http.Handler {
 	})
 }
 
-// endpoint is one served script.
+// endpoint is one served source.
 type endpoint struct {
-	player *player
+	source Source
 	opts   ServeOptions
 	ids    atomic.Int64
 
@@ -90,7 +90,7 @@ func (e *endpoint) fail(w http.ResponseWriter, status int, p problem) {
 }
 
 func respond(w http.ResponseWriter, status int, body any) {
-	b, err := encode(body)
+	b, err := JSON(body)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
@@ -115,35 +115,45 @@ func (e *endpoint) chat(w http.ResponseWriter, r *http.Request) {
 	}
 	if n <= int64(e.opts.FailFirst) {
 		e.failed.Add(1)
-		e.failWith(w, &failure{class: classOf(e.opts.FailStatus), status: e.opts.FailStatus, after: e.opts.RetryAfter, message: "the options say so"})
+		e.failWith(w, &Failure{Class: ClassOf(e.opts.FailStatus), Status: e.opts.FailStatus, After: e.opts.RetryAfter, Message: "the options say so"})
 		return
 	}
-	a, err := e.player.answer(req.request(r.Header.Get("X-Troupe-Agent")))
+	a, err := e.source.Answer(req.request(r.Header.Get("X-Troupe-Agent")))
 	if err != nil {
 		e.unscripted(w, err)
 		return
 	}
-	if wait(r.Context(), e.opts.Latency) != nil || wait(r.Context(), a.delay) != nil {
-		return // the client has gone
+	if !e.give(w, r, req, a) {
+		if a.Fail == nil {
+			a.unheard()
+		}
+		return
+	}
+	e.answered.Add(1)
+}
+
+// give writes an answer; false when it was not heard to its end, or is none.
+func (e *endpoint) give(w http.ResponseWriter, r *http.Request, req *chatRequest, a *Answer) bool {
+	if wait(r.Context(), e.opts.Latency) != nil || wait(r.Context(), a.Delay) != nil {
+		return false // the client has gone
 	}
 	if e.opts.ChunkSize > 0 {
-		a.chunk = e.opts.ChunkSize
+		a.Chunk = e.opts.ChunkSize
 	}
-	a.garbage = a.garbage || e.opts.Garbage
-	if a.fail != nil {
+	a.Garbage = a.Garbage || e.opts.Garbage
+	if a.Fail != nil {
 		e.failed.Add(1)
-		if a.fail.status != http.StatusOK {
-			e.failWith(w, a.fail)
-			return
+		if a.Fail.Status != http.StatusOK {
+			e.failWith(w, a.Fail)
+			return false
 		}
 		// Such a failure begins well: the stream breaks off, or is no stream.
-		a.cut, a.garbage = 0, a.fail.class == model.Protocol
+		a.Cut, a.Garbage = 0, a.Fail.Class == model.Protocol
 	}
 	if req.Stream {
-		e.stream(r.Context(), w, req, a)
-	} else {
-		e.whole(w, req, a)
+		return e.stream(r.Context(), w, req, a)
 	}
+	return e.whole(w, req, a)
 }
 
 func (e *endpoint) refuse(w http.ResponseWriter, err error) {
@@ -167,13 +177,13 @@ func (e *endpoint) unscripted(w http.ResponseWriter, err error) {
 }
 
 // failWith answers as a provider does for the class of a failure.
-func (e *endpoint) failWith(w http.ResponseWriter, f *failure) {
-	if f.after > 0 {
-		w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(f.after.Seconds()))))
-		w.Header().Set("Retry-After-Ms", strconv.FormatInt(f.after.Milliseconds(), 10))
+func (e *endpoint) failWith(w http.ResponseWriter, f *Failure) {
+	if f.After > 0 {
+		w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(f.After.Seconds()))))
+		w.Header().Set("Retry-After-Ms", strconv.FormatInt(f.After.Milliseconds(), 10))
 	}
-	p := problem{Message: f.message, Type: "invalid_request_error"}
-	switch f.class {
+	p := problem{Message: f.Message, Type: "invalid_request_error"}
+	switch f.Class {
 	case model.RateLimited:
 		p.Type, p.Code = "requests", "rate_limit_exceeded"
 	case model.Overloaded, model.Timeout:
@@ -182,17 +192,17 @@ func (e *endpoint) failWith(w http.ResponseWriter, f *failure) {
 		p.Code = "context_length_exceeded"
 	case model.Auth:
 		p.Code = "invalid_api_key"
-		if f.status == http.StatusTooManyRequests {
+		if f.Status == http.StatusTooManyRequests {
 			p.Code = "insufficient_quota"
 		}
 	case model.NotFound:
 		p.Code = "model_not_found"
 	case model.BadRequest, model.Truncated, model.Protocol, model.Unmatched:
 	}
-	if f.class == model.Timeout {
+	if f.Class == model.Timeout {
 		p.Type = "timeout"
 	}
-	e.fail(w, f.status, p)
+	e.fail(w, f.Status, p)
 }
 
 type modelInfo struct {
@@ -203,7 +213,7 @@ type modelInfo struct {
 }
 
 func (e *endpoint) info() modelInfo {
-	return modelInfo{ID: e.player.s.Name, Object: "model", OwnedBy: "troupe-script"}
+	return modelInfo{ID: e.source.Title(), Object: "model", OwnedBy: "troupe-script"}
 }
 
 func (e *endpoint) models(w http.ResponseWriter, _ *http.Request) {
@@ -211,7 +221,7 @@ func (e *endpoint) models(w http.ResponseWriter, _ *http.Request) {
 }
 
 func (e *endpoint) oneModel(w http.ResponseWriter, r *http.Request) {
-	if id := r.PathValue("id"); id != e.player.s.Name {
+	if id := r.PathValue("id"); id != e.source.Title() {
 		e.fail(w, http.StatusNotFound, problem{Message: "the model '" + id + "' does not exist", Type: "invalid_request_error", Param: "model", Code: "model_not_found"})
 		return
 	}

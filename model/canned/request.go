@@ -1,4 +1,4 @@
-package script
+package canned
 
 import (
 	"encoding/json"

@@ -1,4 +1,4 @@
-package script
+package canned
 
 import (
 	"bytes"
@@ -79,7 +79,7 @@ type sse struct {
 
 // send writes one event; false when the stream ends here.
 func (s *sse) send(c chunk) bool {
-	b, err := encode(c)
+	b, err := JSON(c)
 	if err != nil {
 		return false
 	}
@@ -109,12 +109,12 @@ func (s *sse) delta(d wireMessage) bool {
 	return s.send(c)
 }
 
-// stream answers as an event stream.
-func (e *endpoint) stream(ctx context.Context, w http.ResponseWriter, req *chatRequest, a *answer) {
+// stream answers as an event stream; true when it was given to its end.
+func (e *endpoint) stream(ctx context.Context, w http.ResponseWriter, req *chatRequest, a *Answer) bool {
 	w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-cache")
 	s := &sse{
-		w: w, flow: http.NewResponseController(w), room: -1, slow: a.pause+e.opts.ChunkDelay > 0,
+		w: w, flow: http.NewResponseController(w), room: -1, slow: a.Pause+e.opts.ChunkDelay > 0,
 		base: chunk{ID: "chatcmpl-" + w.Header().Get("X-Request-Id"), Object: "chat.completion.chunk", Model: req.Model},
 	}
 	if e.opts.TruncateAfter > 0 {
@@ -122,33 +122,32 @@ func (e *endpoint) stream(ctx context.Context, w http.ResponseWriter, req *chatR
 	}
 	empty := ""
 	if !s.delta(wireMessage{Role: "assistant", Content: &empty}) {
-		return
+		return false
 	}
-	if a.garbage {
+	if a.Garbage {
 		_, _ = io.WriteString(w, garbage) // the client has gone
-		return
+		return false
 	}
 	whole, _ := a.events(func(ev *model.Event) bool {
-		return wait(ctx, a.pause+e.opts.ChunkDelay) == nil && s.event(ev)
+		return wait(ctx, a.Pause+e.opts.ChunkDelay) == nil && s.event(ev)
 	})
 	if !whole {
-		return
+		return false
 	}
+	finish := a.finish()
 	last := s.base
-	last.Choices = []chunkChoice{{Delta: &wireMessage{}, Finish: &a.finish}}
+	last.Choices = []chunkChoice{{Delta: &wireMessage{}, Finish: &finish}}
 	if !s.send(last) {
-		return
+		return false
 	}
 	if req.Options != nil && req.Options.Usage {
 		c := s.base
-		c.Choices, c.Usage = []chunkChoice{}, wireOf(a.usage)
+		c.Choices, c.Usage = []chunkChoice{}, wireOf(a.Usage)
 		if !s.send(c) {
-			return
+			return false
 		}
 	}
-	if s.write([]byte("data: [DONE]\n\n")) {
-		e.answered.Add(1)
-	}
+	return s.write([]byte("data: [DONE]\n\n"))
 }
 
 // event writes a piece of the answer.
@@ -167,31 +166,32 @@ func (s *sse) event(ev *model.Event) bool {
 	return true
 }
 
-// whole answers as one JSON document.
-func (e *endpoint) whole(w http.ResponseWriter, req *chatRequest, a *answer) {
-	m := &wireMessage{Role: "assistant", Content: &a.text, Reasoning: a.reasoning}
-	for _, c := range a.calls {
+// whole answers as one JSON document; true when it was given to its end.
+func (e *endpoint) whole(w http.ResponseWriter, req *chatRequest, a *Answer) bool {
+	m := &wireMessage{Role: "assistant", Content: &a.Text, Reasoning: a.Reasoning}
+	for _, c := range a.Calls {
 		m.ToolCalls = append(m.ToolCalls, wireCall{ID: c.GetId(), Type: "function", Function: wireFunction{Name: c.GetName(), Arguments: c.GetArguments()}})
 	}
-	doc, err := encode(chunk{
+	finish := a.finish()
+	doc, err := JSON(chunk{
 		ID: "chatcmpl-" + w.Header().Get("X-Request-Id"), Object: "chat.completion", Model: req.Model,
-		Choices: []chunkChoice{{Message: m, Finish: &a.finish}}, Usage: wireOf(a.usage),
+		Choices: []chunkChoice{{Message: m, Finish: &finish}}, Usage: wireOf(a.Usage),
 	})
 	if err != nil {
 		e.fail(w, http.StatusInternalServerError, problem{Message: err.Error(), Type: "server_error"})
-		return
+		return false
 	}
 	w.Header().Set("Content-Type", "application/json")
 	switch {
-	case a.garbage:
+	case a.Garbage:
 		_, _ = io.WriteString(w, "{not json}") // the client has gone
-	case a.cut >= 0 || (e.opts.TruncateAfter > 0 && e.opts.TruncateAfter < len(doc)):
-		n := max(a.cut, e.opts.TruncateAfter)
+	case a.Cut >= 0 || (e.opts.TruncateAfter > 0 && e.opts.TruncateAfter < len(doc)):
+		n := max(a.Cut, e.opts.TruncateAfter)
 		w.Header().Set("Content-Length", strconv.Itoa(len(doc)))
 		_, _ = w.Write(doc[:min(n, len(doc)-1)])
 	default:
-		if _, err := w.Write(append(doc, '\n')); err == nil {
-			e.answered.Add(1)
-		}
+		_, err := w.Write(append(doc, '\n'))
+		return err == nil
 	}
+	return false
 }
