@@ -1,6 +1,7 @@
 package messages
 
 import (
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -94,3 +95,6 @@ func SessionOf(run string) string { return SessionPrefix + strings.TrimPrefix(ru
 
 // WorkspaceStream is the stream of a workspace, named by the hash of its canonical address.
 func WorkspaceStream(hash string) string { return "wsp/" + hash }
+
+// MadeIDs finds the ids that NewID has made in a text; three letters tell the kind.
+func MadeIDs() *regexp.Regexp { return regexp.MustCompile(`\b([a-z]{3})_[0-9a-f]{32}\b`) }

@@ -2,7 +2,6 @@ package troupetest
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -255,7 +254,7 @@ func (r *recorder) word(name string) string {
 
 // number has the ids that troupe made up counted from 1 each, in the order in which they are written: they are others each time.
 func number(all [][]string) [][]string {
-	made := regexp.MustCompile(`\b([a-z]{3})_[0-9a-f]{32}\b`)
+	made := messages.MadeIDs()
 	known, next := make(map[string]string), make(map[string]int)
 	for i, out := range all {
 		all[i] = slices.Clone(out)

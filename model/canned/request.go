@@ -43,8 +43,9 @@ type chatCall struct {
 type chatTool struct {
 	Type     string `json:"type"`
 	Function *struct {
-		Name       string          `json:"name"`
-		Parameters json.RawMessage `json:"parameters"`
+		Name        string          `json:"name"`
+		Description string          `json:"description"`
+		Parameters  json.RawMessage `json:"parameters"`
 	} `json:"function"`
 }
 
@@ -239,7 +240,7 @@ func (m *chatMessage) text() (string, error) {
 	return b.String(), nil
 }
 
-// request is what the rules see. A result's tool is the one whose call it answers.
+// request is what the source sees. A result's tool is the one whose call it answers.
 func (r *chatRequest) request(agent string) *model.Request {
 	p := &messages.Prompt{}
 	names := map[string]string{}
@@ -263,5 +264,10 @@ func (r *chatRequest) request(agent string) *model.Request {
 			p.Messages = append(p.Messages, &messages.Message{Role: messages.ToolRole, Text: text, ToolCallID: *m.ToolCallID, ToolName: names[*m.ToolCallID]})
 		}
 	}
-	return &model.Request{Model: r.Model, Prompt: p, Agent: agent, MaxTokens: r.MaxTokens}
+	out := &model.Request{Model: r.Model, Prompt: p, Agent: agent, MaxTokens: r.MaxTokens}
+	for _, t := range r.Tools {
+		out.Tools = append(out.Tools, model.ToolDef{Name: t.Function.Name, Description: t.Function.Description, Schema: t.Function.Parameters})
+	}
+	slices.SortStableFunc(out.Tools, func(a, b model.ToolDef) int { return strings.Compare(a.Name, b.Name) })
+	return out
 }

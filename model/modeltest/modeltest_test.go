@@ -3,6 +3,7 @@ package modeltest_test
 import (
 	"context"
 	"net/http/httptest"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/troupe-dev/troupe/model"
 	"github.com/troupe-dev/troupe/model/modeltest"
 	"github.com/troupe-dev/troupe/model/openai"
+	"github.com/troupe-dev/troupe/model/replay"
 	"github.com/troupe-dev/troupe/model/script"
 )
 
@@ -18,6 +20,21 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestAScriptInProcessKeepsThePromisesOfAModel(t *testing.T) {
 	modeltest.Run(t, func(_ *testing.T, s *script.Script) model.Model { return s.Model() })
+}
+
+func TestARecorderKeepsThePromisesOfTheModelThatItRecords(t *testing.T) {
+	modeltest.Run(t, func(t *testing.T, s *script.Script) model.Model {
+		r, err := replay.Open(filepath.Join(t.TempDir(), "claims.rec"), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := r.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+		return r.Model(s.Model(), 0)
+	})
 }
 
 func TestOpenAIOverTheScriptedEndpointKeepsThePromisesOfAModel(t *testing.T) {

@@ -1,0 +1,333 @@
+package replay
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/troupe-dev/troupe/internal/linediff"
+	"github.com/troupe-dev/troupe/messages"
+	"github.com/troupe-dev/troupe/model"
+	"github.com/troupe-dev/troupe/model/canned"
+)
+
+// call is a recorded call.
+type call struct {
+	doc      document
+	at, line int // in the file
+	life     int // which opening of the file wrote it
+	system   string
+	tools    []tool
+	before   *call // whose messages and answer stand before its own
+	head     sum
+	asked    sum // of the messages of the request
+	answered sum // of those and the answer
+	count    int // messages of the request
+	replaced bool
+}
+
+// settle finds what a call has from those before it.
+func (c *call) settle(r *Recording) {
+	var base *call
+	if n := c.doc.After; n > 0 {
+		c.before = r.calls[n-1]
+		base = c.before
+		c.asked, c.count = c.before.answered, c.before.count+1
+	}
+	if n := c.doc.Setup; n > 0 {
+		base = r.calls[n-1]
+	}
+	if base != nil {
+		c.system, c.tools = base.system, base.tools
+	}
+	if c.doc.System != nil {
+		c.system = string(*c.doc.System)
+	}
+	if c.doc.Tools != nil {
+		c.tools = *c.doc.Tools
+		for i := range c.tools {
+			c.tools[i].Schema = schema(string(c.tools[i].Schema))
+		}
+	}
+	c.head = head(c.system, c.tools)
+	for i := range c.doc.Messages {
+		c.asked = follow(c.asked, &c.doc.Messages[i])
+	}
+	c.count += len(c.doc.Messages)
+	if a := c.doc.Answer; a != nil {
+		m := a.message(r.patterns)
+		c.answered = follow(c.asked, &m)
+	}
+}
+
+// messages are all of the request, the first first.
+func (c *call) messages(p *patterns) []message {
+	out := make([]message, c.count)
+	at := c.count
+	for ; c != nil; c = c.before {
+		at -= len(c.doc.Messages)
+		copy(out[at:], c.doc.Messages)
+		if c.before != nil {
+			at--
+			out[at] = c.before.doc.Answer.message(p)
+		}
+	}
+	return out
+}
+
+// index makes the table of calls. What a later opening of the file has recorded replaces the newest of what earlier ones have for the same request:
+// who recorded was killed before that answer was of use, and asked again.
+func (r *Recording) index() {
+	r.byKey = make(map[sum][]*call, len(r.calls))
+	lives := make(map[sum]map[int]int)
+	of := func(c *call) sum { return key(head(c.doc.Agent, nil), key(c.head, c.asked)) }
+	for _, c := range r.calls {
+		if lives[of(c)] == nil {
+			lives[of(c)] = make(map[int]int)
+		}
+		lives[of(c)][c.life]++
+	}
+	seen := make(map[sum]map[int]int)
+	for _, c := range r.calls {
+		k := of(c)
+		if seen[k] == nil {
+			seen[k] = make(map[int]int)
+		}
+		seen[k][c.life]++
+		if c.replaced = replaced(lives[k], c.life, seen[k][c.life]); c.replaced {
+			continue
+		}
+		r.byKey[key(c.head, c.asked)] = append(r.byKey[key(c.head, c.asked)], c)
+	}
+}
+
+// replaced says whether the nth record of a life was recorded anew. lives has how many there are of each.
+func replaced(lives map[int]int, life, n int) bool {
+	newer, same := 0, lives[life]
+	for l, count := range lives {
+		if l > life {
+			newer += count
+		}
+	}
+	return n > same-newer
+}
+
+// player is a recording being played.
+type player struct {
+	*patterns
+	of     *Recording
+	redact Redactor
+
+	mu    sync.Mutex
+	given map[*call]bool
+}
+
+func (r *Recording) player(o Options) *player {
+	return &player{patterns: r.patterns, of: r, redact: o.Redact, given: make(map[*call]bool)}
+}
+
+// Title implements canned.Source.
+func (p *player) Title() string { return p.of.Name }
+
+// Answer implements canned.Source.
+func (p *player) Answer(req *model.Request) (*canned.Answer, error) {
+	n := p.normalise(req, p.redact)
+	c := p.find(n)
+	if c == nil {
+		return nil, p.unmatched(n)
+	}
+	a := &canned.Answer{Cut: -1, Unheard: func() { p.giveBack(c) }}
+	if e := c.doc.Error; e != nil {
+		a.Fail = &canned.Failure{Class: e.Class, Status: e.Status, Message: e.Message}
+		if a.Fail.Status == 0 {
+			a.Fail.Status, _ = canned.StatusOf(e.Class)
+		}
+		return a, nil
+	}
+	said := c.doc.Answer
+	a.Text, a.Reasoning, a.Finish = n.names.fill(string(said.Text)), n.names.fill(string(said.Reasoning)), said.Finish
+	for _, tc := range said.Calls {
+		a.Calls = append(a.Calls, &messages.ToolCall{Id: tc.ID, Name: tc.Name, Arguments: n.names.fill(tc.Arguments)})
+	}
+	a.Usage = &messages.Usage{}
+	if u := said.Usage; u != nil {
+		a.Usage = &messages.Usage{InputTokens: u.Input, OutputTokens: u.Output, CachedTokens: u.Cached, ReasoningTokens: u.Reasoning}
+	}
+	return a, nil
+}
+
+// find takes the next answer to a request: those that were recorded, in their order, and then the last of them again. A request is made again
+// when its answer was lost on the way, and then gets the same.
+func (p *player) find(n *normal) *call {
+	ms := chain(sum{}, n.messages)
+	var asked sum
+	if len(ms) > 0 {
+		asked = ms[len(ms)-1]
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var last *call
+	for _, c := range p.of.byKey[key(head(n.system, n.tools), asked)] {
+		if !sameAgent(n.agent, c.doc.Agent) {
+			continue
+		}
+		if last = c; !p.given[c] {
+			break
+		}
+	}
+	if last != nil {
+		p.given[last] = true
+	}
+	return last
+}
+
+// sameAgent says whether a recorded request is of who asks. Clients other than troupe do not say who asks.
+func sameAgent(a, b string) bool { return a == b || a == "" || b == "" }
+
+func (p *player) giveBack(c *call) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.given, c)
+}
+
+func (p *player) unplayed() (out []string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range p.of.calls {
+		if !p.given[c] && !c.replaced {
+			out = append(out, fmt.Sprintf("%s:%d: call %d%s was never asked for", p.of.file, c.line, c.doc.Call, of(c.doc.Agent)))
+		}
+	}
+	return out
+}
+
+func of(agent string) string {
+	if agent == "" {
+		return ""
+	}
+	return fmt.Sprintf(" of agent %q", agent)
+}
+
+// unmatched is the error for a request that was not recorded. Its hint shows how it differs from the nearest that was.
+func (p *player) unmatched(n *normal) *model.Error {
+	steps := 0
+	for _, m := range n.messages {
+		if m.Role == string(messages.Assistant) {
+			steps++
+		}
+	}
+	what := fmt.Sprintf("the recording %s has no such request%s as this one, which %d answers went before", p.of.file, of(n.agent), steps)
+	near := p.nearest(n)
+	if near == nil {
+		return &model.Error{Class: model.Unmatched, Message: what + ": it has no call at all", Hint: recordAgain}
+	}
+	diff := linediff.Diff(lines(near.doc.Agent, near.system, near.tools, near.messages(p.patterns)), lines(n.agent, n.system, n.tools, n.messages))
+	return &model.Error{
+		Class:   model.Unmatched,
+		Message: fmt.Sprintf("%s; the nearest is call %d, at %s:%d", what, near.doc.Call, p.of.file, near.line),
+		Hint: "- recorded, + asked for now:\n" + bounded(diff) +
+			"what was asked has changed since; if it should have, " + recordAgain + " and the model that was asked before",
+	}
+}
+
+// nearest is the recorded call that a request has most in common with: the agent, the first messages, what stands before them, and how many there are.
+func (p *player) nearest(n *normal) *call {
+	prefix := chain(sum{}, n.messages)
+	head := head(n.system, n.tools)
+	var best *call
+	var most []int
+	for _, c := range p.of.calls {
+		score := []int{0, c.shared(prefix), 0, -max(c.count-len(prefix), len(prefix)-c.count), 0}
+		if sameAgent(n.agent, c.doc.Agent) {
+			score[0] = 1
+		}
+		if c.head == head {
+			score[2] = 1
+		}
+		p.mu.Lock()
+		if !p.given[c] {
+			score[4] = 1
+		}
+		p.mu.Unlock()
+		if best == nil || slices.CompareFunc(score, most, cmp.Compare[int]) > 0 {
+			best, most = c, score
+		}
+	}
+	return best
+}
+
+// shared is how many first messages a call shares with those of which the hashes are given.
+func (c *call) shared(prefix []sum) int {
+	for ; c != nil; c = c.before {
+		begin, count := sum{}, 0
+		if c.before != nil {
+			begin, count = c.before.answered, c.before.count+1
+		}
+		if count > 0 && (count > len(prefix) || prefix[count-1] != begin) {
+			continue // it differs before
+		}
+		for i, s := range chain(begin, c.doc.Messages) {
+			if count+i >= len(prefix) || prefix[count+i] != s {
+				return count + i
+			}
+		}
+		return c.count
+	}
+	return 0
+}
+
+// lines shows a request.
+func lines(agent, system string, tools []tool, ms []message) []string {
+	var out []string
+	add := func(title, body string) {
+		out = append(out, title)
+		if body != "" {
+			for l := range strings.SplitSeq(body, "\n") {
+				out = append(out, "  "+l)
+			}
+		}
+	}
+	if agent != "" {
+		out = append(out, "agent: "+agent)
+	}
+	add("system:", system)
+	for _, t := range tools {
+		out = append(out, "tool "+t.Name+": "+string(t.Schema))
+	}
+	for _, m := range ms {
+		title := m.Role
+		if m.Tool != "" {
+			title += " " + m.Tool
+		}
+		add(title+":", string(m.Text))
+		for _, c := range m.Calls {
+			out = append(out, "  call "+c.Name+" "+c.Arguments)
+		}
+	}
+	return out
+}
+
+// Bounds of a difference as it is shown: it goes into a journal.
+const (
+	maxDiffLines = 60
+	maxDiffLine  = 240 // bytes
+)
+
+// bounded cuts what is too long to be read.
+func bounded(diff string) string {
+	var b strings.Builder
+	n := 0
+	for l := range strings.Lines(diff) {
+		if n++; n > maxDiffLines {
+			b.WriteString("  ... and more\n")
+			break
+		}
+		if l = strings.TrimSuffix(l, "\n"); len(l) > maxDiffLine {
+			l = strings.ToValidUTF8(l[:maxDiffLine], "") + " ..."
+		}
+		b.WriteString(l + "\n")
+	}
+	return b.String()
+}
