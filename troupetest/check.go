@@ -3,6 +3,7 @@ package troupetest
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/troupe-dev/troupe"
@@ -10,7 +11,7 @@ import (
 )
 
 // Check plays the transcript in a file and fails the test where something else comes than it says. A transcript's model, when it names the file of
-// a script, is used unless o has one. TROUPETEST_UPDATE=1 writes what came into the file instead.
+// a script, or replay/ and that of a recording, is used unless o has one. TROUPETEST_UPDATE=1 writes what came into the file instead.
 func Check(tb testing.TB, path string, o troupe.Options) {
 	tb.Helper()
 	t, err := ReadTranscript(path)
@@ -18,10 +19,15 @@ func Check(tb testing.TB, path string, o troupe.Options) {
 		tb.Fatal(err)
 	}
 	if o.Model == nil && o.Models == nil && t.Model != "" {
-		if _, err := os.Stat(t.Beside(t.Model)); err != nil {
-			tb.Fatal(t.Fault("model", t.Model, err, "the file of a script, or give Options.Model"))
+		file, recorded := strings.CutPrefix(t.Model, "replay/")
+		if _, err := os.Stat(t.Beside(file)); err != nil {
+			tb.Fatal(t.Fault("model", t.Model, err, "the file of a script, replay/FILE of a recording, or give Options.Model"))
 		}
-		o.Model = ModelFile(tb, t.Beside(t.Model))
+		if recorded {
+			o.Model = Replay(tb, t.Beside(file), nil)
+		} else {
+			o.Model = ModelFile(tb, t.Beside(file))
+		}
 	}
 	s := Stage{Dir: tb.TempDir()}
 	if err := t.Furnish(s.Dir); err != nil {

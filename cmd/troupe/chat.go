@@ -36,6 +36,7 @@ Where stdin is no terminal, each line of it is a prompt, and stdout gets the ans
 	flags.StringVar(&f.agent, "agent", "", "`AGENT` profile of the configuration")
 	flags.StringVar(&f.trust, "trust", "", "`LEVEL` of trust in the folder for this session: full or restricted")
 	flags.StringArrayVar(&f.allow, "allow", nil, "`RULE` of what needs no question, for example 'exec(go test*)'; may be repeated")
+	recordFlag(cmd, &f.record)
 	return cmd
 }
 
@@ -76,15 +77,18 @@ func (a *app) chat(cmd *cobra.Command, f *runFlags) error {
 		a: a, flags: f, loaded: loaded, models: newModels(loaded, a.secrets), session: f.session,
 		in: &prompts{a: a, in: in, history: &history{}, plain: a.env["TERM"] == "dumb"},
 	}
-	if f.session != "" || f.resume {
-		if !kept(loaded) {
-			return noSuchSession(f)
-		}
-		c.pending = c.runner(nil)
-	} else if err := c.runner(nil).prepare(cmd.Context(), loaded); err != nil { // better now than after the first prompt was typed
-		return err
+	resumes := f.session != "" || f.resume
+	if resumes && !kept(loaded) {
+		return noSuchSession(f)
 	}
-	return c.play(cmd.Context())
+	return a.recorded(loaded, c.models, f.record, func() error {
+		if resumes {
+			c.pending = c.runner(nil)
+		} else if err := c.runner(nil).prepare(cmd.Context(), loaded); err != nil { // better now than after the first prompt was typed
+			return err
+		}
+		return c.play(cmd.Context())
+	})
 }
 
 // play asks for prompts and takes their turns until somebody leaves. While a process of somebody else works, none is kept waiting

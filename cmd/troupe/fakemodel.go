@@ -9,21 +9,23 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/troupe-dev/troupe/model/canned"
+	"github.com/troupe-dev/troupe/model/replay"
 	"github.com/troupe-dev/troupe/model/script"
 )
 
 // fakeFlags are the flags of `troupe fake-model`.
 type fakeFlags struct {
-	script, listen, keyEnv string
-	options                script.ServeOptions
+	script, replay, listen, keyEnv string
+	options                        canned.ServeOptions
 }
 
 func newFakeModel(a *app) *cobra.Command {
 	f := &fakeFlags{}
 	cmd := &cobra.Command{
-		Use:   "fake-model --script FILE",
-		Short: "Serve a scripted model as an OpenAI-compatible endpoint",
-		Long: `Serve a scripted model as an OpenAI-compatible endpoint, until Ctrl-C.
+		Use:   "fake-model --script FILE | --replay FILE",
+		Short: "Serve a script or a recording as an OpenAI-compatible endpoint",
+		Long: `Serve a script or a recording as an OpenAI-compatible endpoint, until Ctrl-C.
 
 stdout gets one line, the base URL, once requests are answered. The endpoint is as strict as a
 provider, and the flags below make it misbehave like one. GET /stats counts what was asked.
@@ -35,6 +37,7 @@ provider, and the flags below make it misbehave like one. GET /stats counts what
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.script, "script", "", "`FILE` of the script, or the name of a built-in one")
+	flags.StringVar(&f.replay, "replay", "", "`FILE` of a recording, made with --record; instead of --script")
 	flags.StringVar(&f.listen, "listen", "127.0.0.1:0", "`ADDR` to listen on; port 0 takes a free one")
 	flags.StringVar(&f.keyEnv, "key-env", "", "variable `NAME` that holds the key which requests need")
 	o := &f.options
@@ -50,20 +53,19 @@ provider, and the flags below make it misbehave like one. GET /stats counts what
 }
 
 func (a *app) fakeModel(ctx context.Context, f *fakeFlags) error {
-	if f.script == "" {
-		e := usage("troupe fake-model: --script is missing")
+	switch {
+	case f.script == "" && f.replay == "":
+		e := usage("troupe fake-model: --script is missing, or --replay")
 		e.hint = "name a file, or one of the built-in scripts: tour, echo"
 		return e
+	case f.script != "" && f.replay != "":
+		return usage("troupe fake-model: --script and --replay exclude each other")
 	}
 	if s := f.options.FailStatus; s < 400 || s > 599 {
 		return usage("troupe fake-model: --fail-status %d is no status of an error (400 to 599)", s)
 	}
 	if f.options.Latency < 0 || f.options.ChunkDelay < 0 || f.options.RetryAfter < 0 || f.options.ChunkSize < 0 || f.options.TruncateAfter < 0 || f.options.FailFirst < 0 {
 		return usage("troupe fake-model: pauses, sizes and counts cannot be below 0")
-	}
-	s, err := loadScript(f.script)
-	if err != nil {
-		return err
 	}
 	if f.keyEnv != "" {
 		if f.options.APIKey = a.env[f.keyEnv]; f.options.APIKey == "" {
@@ -73,18 +75,41 @@ func (a *app) fakeModel(ctx context.Context, f *fakeFlags) error {
 	if err := checkListen(f); err != nil {
 		return err
 	}
+	what, handler, err := a.canned(f)
+	if err != nil {
+		return err
+	}
 	l, err := listen(ctx, "--listen", f.listen)
 	if err != nil {
 		return err
 	}
-	a.note("troupe: script %s; no language model is running; Ctrl-C ends it", s.Name)
+	a.note("troupe: %s; no language model is running; Ctrl-C ends it", what)
 	if err := a.say(baseURL(l)); err != nil {
 		return errors.Join(err, l.Close())
 	}
-	if err := serve(ctx, l, script.Handler(s, f.options)); err != nil {
+	if err := serve(ctx, l, handler); err != nil {
 		return &exitError{code: exitIO, what: err.Error(), err: err}
 	}
 	return nil
+}
+
+// canned is what answers, and what it is called.
+func (a *app) canned(f *fakeFlags) (what string, h http.Handler, err error) {
+	if f.script != "" {
+		s, err := loadScript(f.script)
+		if err != nil {
+			return "", nil, err
+		}
+		return "script " + s.Name, script.Handler(s, f.options), nil
+	}
+	r, err := loadRecording(f.replay)
+	if err != nil {
+		return "", nil, err
+	}
+	if r.Torn != "" {
+		a.note("troupe: warning: %s", visible(r.Torn))
+	}
+	return "recording " + r.Name, replay.Handler(r, f.options), nil
 }
 
 // checkListen refuses addresses that others can reach, unless a key is asked of them.

@@ -14,34 +14,37 @@ import (
 	"github.com/troupe-dev/troupe/config"
 	"github.com/troupe-dev/troupe/model"
 	"github.com/troupe-dev/troupe/model/openai"
+	"github.com/troupe-dev/troupe/model/replay"
 	"github.com/troupe-dev/troupe/model/script"
 )
 
 // models finds models by the names of the configuration. The client of a provider, and a script,
 // is made at first use and then shared. It is safe for concurrent use.
 type models struct {
-	loaded *config.Loaded
-	keys   *keys
+	loaded   *config.Loaded
+	keys     *keys
+	secrets  *config.Redactor
+	recorder *replay.Recorder // of every call; nil: nothing is recorded. It is set before anything is looked up
 
 	mu      sync.Mutex
 	clients map[string]*openai.Model         // by provider
-	scripts map[string]model.Model           // by name
+	scripts map[string]offline               // by full name
 	known   map[string]*troupe.ResolvedModel // what was found, by the name that was asked for: each call asks several times
 
 	served map[string]string // base URLs of built-in scripts that this process serves, by name: they are asked there
 }
 
 func newModels(loaded *config.Loaded, secrets *config.Redactor) *models {
-	return &models{loaded: loaded, keys: newKeys(loaded, secrets), clients: map[string]*openai.Model{}, scripts: map[string]model.Model{}}
+	return &models{loaded: loaded, keys: newKeys(loaded, secrets), secrets: secrets, clients: map[string]*openai.Model{}, scripts: map[string]offline{}}
 }
 
 // Providers lists every provider that Resolve may name.
 func (m *models) Providers() []string {
-	return append(slices.Sorted(maps.Keys(m.loaded.Config.Providers)), config.Scripted)
+	return append(slices.Sorted(maps.Keys(m.loaded.Config.Providers)), config.Scripted, config.Replay)
 }
 
 // Resolve finds a model by alias or PROVIDER/NAME; "" is the default one. Its errors are those of
-// config.Config.Resolve and of the script.
+// config.Config.Resolve, and of the script or the recording.
 func (m *models) Resolve(name string) (*troupe.ResolvedModel, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -74,46 +77,68 @@ func (m *models) find(name string) (*troupe.ResolvedModel, error) {
 	r := &troupe.ResolvedModel{Provider: found.Provider, Name: found.Name, Context: context, XML: found.XML, Fallback: found.Fallback, Price: troupe.Price{
 		Input: dollars(found.Price.Input), Output: dollars(found.Price.Output), Cached: dollars(found.Price.Cached),
 	}}
-	if found.Offline() {
-		r.Model, err = m.script(found)
-		r.Free = true
-		return r, err
+	if r.Free = found.Offline(); r.Free {
+		var window int64
+		if r.Model, window, err = m.offline(found); r.Context == 0 {
+			r.Context = window
+		}
+	} else {
+		r.Model, err = m.client(found)
 	}
-	r.Model, err = m.client(found)
+	if err == nil && m.recorder != nil {
+		r.Model = m.recorder.Model(r.Model, r.Context)
+	}
 	return r, err
+}
+
+// offline is a script or a recording, with the window of the models in its place; 0: not known.
+type offline struct {
+	model  model.Model
+	window int64
+}
+
+func (m *models) offline(found config.Model) (model.Model, int64, error) {
+	known, ok := m.scripts[found.String()]
+	if ok {
+		return known.model, known.window, nil
+	}
+	var err error
+	if found.Provider == config.Replay {
+		known.model, known.window, err = m.replay(found.Name)
+	} else {
+		known.model, err = m.script(found)
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	m.scripts[found.String()] = known
+	return known.model, known.window, nil
 }
 
 func dollars(u config.USD) float64 { return float64(u) / 1e6 }
 
 func (m *models) script(found config.Model) (model.Model, error) {
-	if known := m.scripts[found.Name]; known != nil {
-		return known, nil
-	}
-	if found.Provider != config.Scripted {
-		return nil, &config.UnknownModelError{Name: found.String(), Why: "recorded models cannot be played yet; scripted/NAME can"}
-	}
 	if url := m.served[found.Name]; url != "" {
 		c, err := openai.New(clientOptions(config.Provider{BaseURL: url, API: "chat"}))
 		if err != nil {
 			return nil, err
 		}
-		m.clients[found.String()], m.scripts[found.Name] = c, c
+		m.clients[found.String()] = c
 		return c, nil
 	}
 	s, err := loadScript(found.Name)
 	if err != nil {
 		return nil, err
 	}
-	m.scripts[found.Name] = s.Model()
-	return m.scripts[found.Name], nil
+	return s.Model(), nil
 }
 
-// restart has scripts begin anew: how often a reply has failed is forgotten.
+// restart has scripts and recordings begin anew: how often a reply has failed, and what was played, is forgotten.
 func (m *models) restart() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for name := range m.scripts {
-		if m.served[name] == "" {
+		if m.served[strings.TrimPrefix(name, config.Scripted+"/")] == "" {
 			delete(m.scripts, name)
 		}
 	}
@@ -205,7 +230,7 @@ func (a *app) chooseModel(ctx context.Context, loaded *config.Loaded, m *models,
 	if err != nil {
 		return "", err
 	}
-	if found.Provider == config.Scripted && isScriptFile(found.Name) && !filepath.IsAbs(found.Name) {
+	if (found.Provider == config.Replay || found.Provider == config.Scripted && isScriptFile(found.Name)) && !filepath.IsAbs(found.Name) {
 		found.Name = filepath.Join(a.cwd, found.Name) // it must be found again from elsewhere
 	}
 	if _, err := m.Resolve(found.String()); err != nil {

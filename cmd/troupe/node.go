@@ -105,6 +105,11 @@ func (a *app) openHouse(ctx context.Context, o opening) (*house, error) {
 	}
 	options.TracerProvider, options.MeterProvider = traces.Provider(), metrics.Provider()
 	h, err := settle(ctx, o, options, log)
+	if err == nil {
+		if err = recordable(o, h); err != nil {
+			err, h = errors.Join(err, h.close(ctx)), nil
+		}
+	}
 	if err == nil && h.rt != nil {
 		h.traces, h.metrics = traces, metrics
 	} else {

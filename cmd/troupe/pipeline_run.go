@@ -25,7 +25,7 @@ import (
 type pipelineFlags struct {
 	set, allow        []string
 	dir, model, trust string
-	resume            string
+	resume, record    string
 	acceptChanges     bool
 	scripted          bool // it is said that no language model is running
 }
@@ -51,6 +51,7 @@ People are asked by approvals: troupe ls approvals, troupe approve ID [--reason 
 	flags.StringVarP(&f.model, "model", "m", "", "`MODEL` instead of the one that the pipeline's defaults name")
 	flags.StringVar(&f.trust, "trust", "", "`LEVEL` of trust in the folder for this run: full or restricted")
 	flags.StringArrayVar(&f.allow, "allow", nil, "`RULE` of what needs no question; may be repeated")
+	recordFlag(cmd, &f.record)
 	flags.StringVar(&f.resume, "resume", "", "go on with the run `RUN`")
 	flags.BoolVar(&f.acceptChanges, "accept-changes", false, "with --resume: the file as it is now counts, but for the budget of the whole file")
 	return cmd
@@ -91,6 +92,11 @@ func (a *app) runPipeline(ctx context.Context, f *pipelineFlags, args []string) 
 		return err
 	}
 	models := newModels(loaded, a.secrets)
+	return a.recorded(loaded, models, f.record, func() error { return a.runPlan(ctx, f, plan, loaded, models) })
+}
+
+// runPlan begins a run, or goes on with one.
+func (a *app) runPlan(ctx context.Context, f *pipelineFlags, plan *pipeline.Plan, loaded *config.Loaded, models *models) (err error) {
 	var create *messages.CreateSession
 	if f.resume == "" {
 		if create, err = a.createRun(ctx, f, plan, loaded, models); err != nil {
@@ -172,9 +178,9 @@ func (a *app) createRun(ctx context.Context, f *pipelineFlags, plan *pipeline.Pl
 		}
 	}
 	for _, name := range append(plan.Models(), create.GetModel()) {
-		if strings.Contains(name, config.Scripted+"/") {
+		if strings.Contains(name, config.Scripted+"/") || strings.Contains(name, config.Replay+"/") { // it may be an expression
 			f.scripted = true
-			a.note(answersOfScript)
+			a.note("%s", answersOf(name))
 			break
 		}
 	}

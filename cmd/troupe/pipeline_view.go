@@ -44,7 +44,7 @@ func (w *runView) show(v *messages.RunView) error {
 	defer w.mu.Unlock()
 	if v.GetScripted() && !w.scripted { // by the model that a server has, or that a run goes on with
 		w.scripted, w.lines = true, 0
-		w.a.note(answersOfScript)
+		w.a.note("%s", answersOf(""))
 	}
 	switch {
 	case w.a.flags.format == "ndjson":

@@ -8,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/troupe-dev/troupe/config"
 	"github.com/troupe-dev/troupe/messages"
 	"github.com/troupe-dev/troupe/pipeline"
 )
@@ -18,7 +17,7 @@ type runFlags struct {
 	dir, model, agent, session, trust string
 	resume, isolate                   bool // resume: --continue
 	files, allow, workspaces          []string
-	budget, schema, mode              string
+	budget, schema, mode, record      string
 }
 
 func newRun(a *app) *cobra.Command {
@@ -63,6 +62,7 @@ none fits, the exit code is 2. With -s and without a prompt the last answer is h
 	flags.StringVar(&f.budget, "budget", "", "`AMOUNTS` that the session may spend, such as usd=1,tokens=50000")
 	flags.StringVar(&f.schema, "schema", "", "the answer is JSON that fits the JSON schema in `FILE`, and stdout gets it alone")
 	flags.StringVar(&f.mode, "mode", "", "with -s or --continue: what becomes of the prompt while a turn is open: `MODE` is "+strings.Join(inputModes(), ", ")+" (default queue)")
+	recordFlag(cmd, &f.record)
 	flags.BoolVar(&f.isolate, "isolate", false, "work in a copy of the folder; see troupe diff and troupe apply")
 	return cmd
 }
@@ -150,19 +150,25 @@ func (a *app) run(cmd *cobra.Command, f *runFlags, args []string) error {
 		r.parts = append(r.parts, &messages.Part{Kind: &messages.Part_Text{Text: schema.Prompt()}})
 	}
 	r.opening = opening{loaded: loaded, models: r.models, dir: f.dir, work: true}
-	if f.session == "" && !f.resume {
-		if err := r.prepare(ctx, loaded); err != nil {
-			return err
-		}
-	} else if !kept(loaded) {
+	if r.resumes() && !kept(loaded) {
 		return noSuchSession(f)
 	}
 	r.view = a.newView()
 	if _, text := r.view.(*textView); text && schema != nil {
 		r.view = newAnswerView(a)
 	}
-	return r.play(ctx)
+	return a.recorded(loaded, r.models, f.record, func() error {
+		if !r.resumes() {
+			if err := r.prepare(ctx, loaded); err != nil {
+				return err
+			}
+		}
+		return r.play(ctx)
+	})
 }
+
+// resumes says whether an earlier session goes on.
+func (r *runner) resumes() bool { return r.flags.session != "" || r.flags.resume }
 
 func (a *app) newView() view {
 	switch a.flags.format {
@@ -359,14 +365,10 @@ func (r *runner) interrupted(ctx context.Context, h *house) error {
 	}
 }
 
-// scripted says once that no language model is running.
-func (r *runner) scripted() {
+// scripted says once that no language model is running, but the model of this name, if it is known.
+func (r *runner) scripted(name string) {
 	if !r.told {
 		r.told = true
-		r.a.note(answersOfScript)
+		r.a.note("%s", answersOf(name))
 	}
 }
-
-const answersOfScript = "troupe: no language model is running: the answers come from a script"
-
-func isScripted(name string) bool { return strings.HasPrefix(name, config.Scripted+"/") }

@@ -193,8 +193,8 @@ func (r *runner) prepare(ctx context.Context, loaded *config.Loaded) error {
 	}
 	r.announce(real, trust, append(rules, r.flags.allow...))
 	r.announceLoss(r.create.GetPersist())
-	if isScripted(name) {
-		r.scripted()
+	if isOffline(name) {
+		r.scripted(name)
 	}
 	return nil
 }
@@ -330,8 +330,8 @@ func (r *runner) resume(ctx context.Context, h *house) error {
 			r.announceLoss(s.GetPersist())
 		}
 	}
-	if isScripted(s.GetModel()) {
-		r.scripted()
+	if isOffline(s.GetModel()) {
+		r.scripted(s.GetModel())
 	}
 	if r.parts != nil {
 		return r.submit(ctx, h)

@@ -121,7 +121,7 @@ func (r *runner) take(e *messages.Event) error {
 		return r.preamble(e)
 	}
 	if e.GetScripted() {
-		r.scripted()
+		r.scripted("")
 	}
 	if e.GetType() == messages.EventHistoryCompacted {
 		if err := r.compacted(e); err != nil {

@@ -23,6 +23,7 @@ import (
 type testFlags struct {
 	update bool
 	model  string
+	record string
 }
 
 func newTest(a *app) *cobra.Command {
@@ -52,6 +53,7 @@ Exit 1 when something differs.
 	}
 	cmd.Flags().BoolVar(&f.update, "update", false, "write what comes into the files, where it differs")
 	cmd.Flags().StringVarP(&f.model, "model", "m", "", "`MODEL` instead of the one that a transcript names")
+	recordFlag(cmd, &f.record)
 	return formats(cmd, "text", "json", "yaml")
 }
 
@@ -193,6 +195,14 @@ func (a *app) playAll(ctx context.Context, f *testFlags, all []*troupetest.Trans
 	}
 	loaded.Config.Data.Dir, loaded.Config.Data.Store = filepath.Join(dir, "data"), "memory"
 	m := newModels(loaded, a.secrets)
+	err = a.recorded(loaded, m, f.record, func() error {
+		out, err = a.playWith(ctx, f, loaded, m, all, dir)
+		return err
+	})
+	return out, err
+}
+
+func (a *app) playWith(ctx context.Context, f *testFlags, loaded *config.Loaded, m *models, all []*troupetest.Transcript, dir string) (out []testJSON, err error) {
 	h, err := a.openAlone(ctx, opening{loaded: loaded, models: m, work: true, alone: true})
 	if err != nil {
 		return nil, err
@@ -260,7 +270,7 @@ func (a *app) playOne(ctx context.Context, f *testFlags, h *house, t *troupetest
 
 // byScript says whether an agent was asked by way of a script: of a model that never answered, nothing else tells.
 func byScript(t *troupetest.Transcript, s troupetest.Stage) bool {
-	return t.Pipeline != "" && s.Model == "" || strings.HasPrefix(s.Model, config.Scripted+"/")
+	return t.Pipeline != "" && s.Model == "" || isOffline(s.Model)
 }
 
 // stage is the folder, the model and the pipeline that a transcript names, beside its file.
@@ -278,6 +288,12 @@ func (a *app) stage(ctx context.Context, f *testFlags, loaded *config.Loaded, m 
 	name := t.Model
 	if f.model != "" {
 		name = f.model
+	} else if file, ok := strings.CutPrefix(name, config.Replay+"/"); ok && !filepath.IsAbs(file) {
+		path, err := filepath.Abs(t.Beside(file))
+		if err != nil {
+			return s, err
+		}
+		name = config.Replay + "/" + path
 	} else if namesScript(t) {
 		path, err := filepath.Abs(t.Beside(name))
 		if err != nil {
@@ -306,7 +322,7 @@ func (a *app) stage(ctx context.Context, f *testFlags, loaded *config.Loaded, m 
 
 // namesScript says whether a transcript's model is the file of a script: it ends like one, or is there. PROVIDER/NAME is neither.
 func namesScript(t *troupetest.Transcript) bool {
-	if t.Model == "" || strings.HasPrefix(t.Model, config.Scripted+"/") {
+	if t.Model == "" || isOffline(t.Model) {
 		return false
 	}
 	ext := strings.ToLower(filepath.Ext(t.Model))
@@ -341,7 +357,7 @@ func (a *app) testResult(all []testJSON) error {
 	}
 	err := a.emit(all, func(w io.Writer) error { return testText(w, a.styleFor(a.outTerm), all) })
 	if scripted {
-		a.note("troupe: no language model is running: the answers come from scripts")
+		a.note("troupe: no language model is running: the answers come from scripts or recordings")
 	}
 	switch {
 	case err != nil:

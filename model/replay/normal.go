@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -55,6 +56,7 @@ type names struct {
 	*patterns
 	redact  Redactor
 	folders []string // longest first
+	called  []string // workspaces that have the name of their folder
 	of      map[string]string
 	back    map[string]string
 	next    map[string]int
@@ -65,7 +67,7 @@ func (p *patterns) normalise(req *model.Request, redact Redactor) *normal {
 	n := &names{patterns: p, redact: redact, of: map[string]string{}, back: map[string]string{}, next: map[string]int{}}
 	n.findFolders(req.Prompt.System)
 	out := &normal{agent: req.Agent, names: n}
-	out.system = n.loose(n.stable(req.Prompt.System), false)
+	out.system = n.loose(n.listed(n.stable(req.Prompt.System)), false)
 	for i := range req.Tools {
 		t := &req.Tools[i]
 		out.tools = append(out.tools, tool{Name: t.Name, Schema: schema(n.clean(string(t.Schema)))})
@@ -111,26 +113,52 @@ func (n *names) findFolders(system string) {
 	if !found {
 		return
 	}
-	line := regexp.MustCompile(`^- [^\n]*?: [a-z]+:(?://[^/\s]*)?(/[^\n]*?) \(`)
+	line := regexp.MustCompile(`^- ([^\n]*?): [a-z]+:(?://[^/\s]*)?(/[^\n]*?) \(`)
 	for l := range strings.Lines(listed) {
 		m := line.FindStringSubmatch(l)
 		if m == nil {
 			break
 		}
-		path := strings.TrimRight(m[1], "/")
-		n.folder(path)
-		if plain, err := url.PathUnescape(path); err == nil {
+		dir := strings.TrimRight(m[2], "/")
+		n.folder(dir)
+		if plain, err := url.PathUnescape(dir); err == nil {
 			n.folder(plain)
+			dir = plain
+		}
+		if path.Base(dir) == m[1] {
+			n.called = append(n.called, m[1])
+			n.back[workspaceName(len(n.called))] = m[1]
 		}
 	}
 	slices.SortStableFunc(n.folders, func(a, b string) int { return len(b) - len(a) })
 }
 
-func (n *names) folder(path string) {
-	if path != "" && n.of[path] == "" {
-		n.call("folder", path)
-		n.folders = append(n.folders, path)
+func (n *names) folder(dir string) {
+	if dir != "" && n.of[dir] == "" {
+		n.call("folder", dir)
+		n.folders = append(n.folders, dir)
 	}
+}
+
+func workspaceName(i int) string { return fmt.Sprintf("⟦workspace.%d⟧", i) }
+
+// listed is a system prompt without the names that workspaces have of their folders.
+func (n *names) listed(system string) string {
+	for i, name := range n.called {
+		system = strings.Replace(system, "\n- "+name+": ", "\n- "+workspaceName(i+1)+": ", 1)
+	}
+	return system
+}
+
+// arguments are those of a call, in which a workspace may be named.
+func (n *names) arguments(s string) string {
+	s = n.stable(s)
+	for i, name := range n.called {
+		for _, named := range []string{`"workspace_id":"`, `"workspace_id": "`} {
+			s = strings.ReplaceAll(s, named+name+`"`, named+workspaceName(i+1)+`"`)
+		}
+	}
+	return s
 }
 
 // call gives something the next name of its kind.
@@ -216,7 +244,7 @@ func (n *names) message(m *messages.Message) message {
 	case messages.Assistant:
 		a := &answer{Text: text(n.stable(m.Text))}
 		for _, c := range m.ToolCalls {
-			a.Calls = append(a.Calls, toolCall{Name: n.clean(c.GetName()), Arguments: n.stable(c.GetArguments())})
+			a.Calls = append(a.Calls, toolCall{Name: n.clean(c.GetName()), Arguments: n.arguments(c.GetArguments())})
 		}
 		return a.message(n.patterns)
 	case messages.ToolRole:

@@ -219,15 +219,18 @@ func (p *player) unmatched(n *normal) *model.Error {
 		}
 	}
 	what := fmt.Sprintf("the recording %s has no such request%s as this one, which %d answers went before", p.of.file, of(n.agent), steps)
-	near := p.nearest(n)
+	near, torn := p.nearest(n), ""
+	if p.of.Torn != "" {
+		torn = p.of.Torn + "\n"
+	}
 	if near == nil {
-		return &model.Error{Class: model.Unmatched, Message: what + ": it has no call at all", Hint: recordAgain}
+		return &model.Error{Class: model.Unmatched, Message: what + ": it has no call at all", Hint: torn + recordAgain}
 	}
 	diff := linediff.Diff(lines(near.doc.Agent, near.system, near.tools, near.messages(p.patterns)), lines(n.agent, n.system, n.tools, n.messages))
 	return &model.Error{
 		Class:   model.Unmatched,
 		Message: fmt.Sprintf("%s; the nearest is call %d, at %s:%d", what, near.doc.Call, p.of.file, near.line),
-		Hint: "- recorded, + asked for now:\n" + bounded(diff) +
+		Hint: "- recorded, + asked for now:\n" + bounded(diff) + torn +
 			"what was asked has changed since; if it should have, " + recordAgain + " and the model that was asked before",
 	}
 }

@@ -31,6 +31,7 @@ type Recorder struct {
 	heads    map[sum]*call // the newest call with this system prompt and these tools
 	toolsets map[sum]*call
 	err      error // the first
+	wrote    int
 }
 
 // Open makes a file to record in, for its owner alone, or goes on with one: what is recorded now is added. redact takes secrets out; nil:
@@ -178,7 +179,7 @@ func (m *recorded) answered(req *model.Request, seen []model.Event) {
 	m.r.record(req, m.window, func(d *document, n *names) {
 		a := &answer{Text: text(n.stable(said.Text)), Reasoning: text(n.stable(said.Reasoning)), Finish: said.Reason}
 		for _, c := range said.ToolCalls {
-			a.Calls = append(a.Calls, toolCall{ID: n.clean(c.GetId()), Name: n.clean(c.GetName()), Arguments: n.stable(c.GetArguments())})
+			a.Calls = append(a.Calls, toolCall{ID: n.clean(c.GetId()), Name: n.clean(c.GetName()), Arguments: n.arguments(c.GetArguments())})
 		}
 		if u := said.Usage; u != nil {
 			a.Usage = &usage{Input: u.GetInputTokens(), Output: u.GetOutputTokens(), Cached: u.GetCachedTokens(), Reasoning: u.GetReasoningTokens()}
@@ -223,6 +224,7 @@ func (r *Recorder) record(req *model.Request, window int64, came func(*document,
 	c.settle(r.of)
 	r.of.calls = append(r.of.calls, c)
 	r.know(c)
+	r.wrote++
 }
 
 // link writes down of a request what it does not have in common with earlier ones.
@@ -254,4 +256,11 @@ func (r *Recorder) link(d *document, n *normal) {
 		}
 		d.Tools = &tools
 	}
+}
+
+// Calls is how many calls this recorder has written.
+func (r *Recorder) Calls() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.wrote
 }

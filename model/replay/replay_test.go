@@ -29,7 +29,7 @@ rules:
   - match: '^tidy (?P<dir>\S+)'
     steps:
       - reasoning: A look first.
-        tool_calls: [{name: exec, id: c1, arguments: {command: 'ls ${dir}'}}, {name: wait, id: c2, arguments: {job: job_0123456789abcdef0123456789abcdef}}]
+        tool_calls: [{name: exec, id: c1, arguments: {command: 'ls ${dir}', workspace_id: project}}, {name: wait, id: c2, arguments: {job: job_0123456789abcdef0123456789abcdef}}]
         usage: {input: 5, output: 3}
       - text: "It is tidy.\nAll of it ⟦sic⟧."
         usage: {input: 9, output: 4, cached: 2, reasoning: 1}
@@ -64,7 +64,7 @@ func result(id, tool, text string) *messages.Message {
 func request(agent, folder string, ms ...*messages.Message) *model.Request {
 	system := "You are tested."
 	if folder != "" {
-		system += "\n\n# Workspaces\n- main: local:" + folder + " (FOLDER, full, primary)\nCalls go there.\n"
+		system += "\n\n# Workspaces\n- " + filepath.Base(folder) + ": local:" + folder + " (FOLDER, full, primary)\nCalls go there.\n"
 	}
 	return &model.Request{
 		Model: "talk", Agent: agent, Session: messages.NewID(messages.SessionPrefix), Prompt: &messages.Prompt{System: system, Messages: ms},
@@ -137,7 +137,7 @@ func TestWhatWasRecordedIsPlayedAlsoInAnotherFolderAndWithOtherIDs(t *testing.T)
 			t.Errorf("answer %d: got %+v, was %+v", i, c, was[i])
 		}
 	}
-	if args := got[0].ToolCalls[0].GetArguments(); args != `{"command":"ls /srv/other/notes"}` {
+	if args := got[0].ToolCalls[0].GetArguments(); args != `{"command":"ls /srv/other/notes","workspace_id":"other"}` {
 		t.Errorf("the folder in the arguments is that of the recording: %s", args)
 	}
 	if u := got[1].Usage; u.GetInputTokens() != 9 || u.GetOutputTokens() != 4 || u.GetCachedTokens() != 2 || u.GetReasoningTokens() != 1 {
@@ -154,7 +154,7 @@ func TestWhatWasRecordedIsPlayedAlsoInAnotherFolderAndWithOtherIDs(t *testing.T)
 func TestARecordingMadeAgainIsTheSameFile(t *testing.T) {
 	var texts []string
 	for _, at := range []struct{ folder, job string }{
-		{"/home/one/project", "job_aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"}, {t.TempDir(), "job_bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"},
+		{"/home/one/project", "job_aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"}, {filepath.Join(t.TempDir(), "project"), "job_bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"},
 	} {
 		file := recording(t, "", nil, func(m model.Model) { tidy(t, m, at.folder, at.job) })
 		b, err := os.ReadFile(file)
