@@ -26,7 +26,7 @@ func (b Budget) bounds() bool { return !b.message().GetMost().Zero() }
 
 func (b Budget) message() *messages.Budget {
 	return &messages.Budget{
-		Most:  &messages.Amounts{Tokens: b.Tokens, MicroUsd: microUSD(b.USD), ToolCalls: b.ToolCalls, WallMs: b.Wall.Milliseconds()},
+		Most:  &messages.Amounts{Tokens: b.Tokens, MicroUsd: microUSD(b.USD), ToolCalls: b.ToolCalls, WallMs: messages.WallMs(b.Wall)},
 		Pause: b.Pause, Answer: b.Answer,
 	}
 }
@@ -36,7 +36,7 @@ func microUSD(usd float64) int64 {
 	if math.IsNaN(usd) || usd < 0 || usd > 1e9 {
 		return -1 // refused
 	}
-	return int64(math.Ceil(usd*1e6 - 1e-6))
+	return max(int64(math.Ceil(usd*1e6-1e-6)), messages.MicroUSD(usd))
 }
 
 // AddBudget gives the session more of what its budget bounds; turns that wait for it go on. Pause and Answer stay as they are.

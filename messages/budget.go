@@ -2,6 +2,7 @@ package messages
 
 import (
 	"math"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 )
@@ -63,6 +64,26 @@ type AmountsJSON struct {
 // maxAmount is the most that may be asked for of anything: sums stay far from the largest number.
 const maxAmount = 1 << 50
 
+// MicroUSD gives dollars as millionths. Something does not become nothing: as a limit, that is none.
+func MicroUSD(usd float64) int64 {
+	n := int64(math.Round(usd * 1e6))
+	if usd > 0 {
+		n = max(n, 1)
+	}
+	return n
+}
+
+// WallMs gives a time as milliseconds, likewise; one below zero stays so, to be refused.
+func WallMs(d time.Duration) int64 {
+	switch n := d.Milliseconds(); {
+	case d > 0:
+		return max(n, 1)
+	case d < 0:
+		return min(n, -1)
+	}
+	return 0
+}
+
 // JSON returns the amounts in their wire form.
 func (x *Amounts) JSON() AmountsJSON {
 	return AmountsJSON{USD: float64(x.GetMicroUsd()) / 1e6, Tokens: x.GetTokens(), ToolCalls: x.GetToolCalls(), WallMs: x.GetWallMs()}
@@ -74,7 +95,7 @@ func (j AmountsJSON) Proto() (*Amounts, error) {
 	if !(j.USD >= 0 && j.USD <= maxAmount/1e6) {
 		return nil, badAmounts()
 	}
-	a.MicroUsd = int64(math.Round(j.USD * 1e6))
+	a.MicroUsd = MicroUSD(j.USD)
 	if fail := a.Refuse(); fail != nil {
 		return nil, fail
 	}

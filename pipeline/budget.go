@@ -14,7 +14,7 @@ import (
 // Message is the budget as sessions have it.
 func (b *Budget) Message() *messages.Budget {
 	return &messages.Budget{
-		Most: &messages.Amounts{Tokens: b.Tokens, MicroUsd: b.MicroUSD, WallMs: b.Wall.Milliseconds()}, Pause: b.OnExceed == "pause",
+		Most: &messages.Amounts{Tokens: b.Tokens, MicroUsd: b.MicroUSD, WallMs: messages.WallMs(b.Wall)}, Pause: b.OnExceed == "pause",
 	}
 }
 

@@ -2,7 +2,6 @@ package pipeline
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,6 +10,7 @@ import (
 	"github.com/goccy/go-yaml/ast"
 
 	"github.com/troupe-dev/troupe/internal/yamldoc"
+	"github.com/troupe-dev/troupe/messages"
 )
 
 // MaxFile is the most bytes that a pipeline's file has.
@@ -303,7 +303,7 @@ func (s *source) dollars(node ast.Node, what string) int64 {
 		s.mismatch(node, what, "an amount in US dollars", "write for example 1.50")
 		return 0
 	}
-	return int64(math.Round(f * 1e6))
+	return messages.MicroUSD(f)
 }
 
 // tree reads any value, with expressions in its texts.

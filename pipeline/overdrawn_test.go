@@ -3,6 +3,8 @@ package pipeline_test
 import (
 	"strings"
 	"testing"
+
+	"github.com/troupe-dev/troupe/pipeline"
 )
 
 func TestBudgetsOfStepsThatComeToMoreThanTheWholeAreTold(t *testing.T) {
@@ -24,5 +26,15 @@ func TestBudgetsOfStepsThatComeToMoreThanTheWholeAreTold(t *testing.T) {
 				t.Errorf("%q: %q, want %q", whole, got, want)
 			}
 		}
+	}
+}
+
+func TestABudgetOfAlmostNothingIsStillOne(t *testing.T) {
+	p, err := pipeline.Parse("p.yaml", "version: 1\nname: p\nbudget: {usd: 0.0000001, wall: 1us}\nsteps: [{id: a, agent: default, prompt: x}]\n", pipeline.Options{Agents: []string{"default"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m := p.Root.Budget.Message().GetMost(); m.GetMicroUsd() != 1 || m.GetWallMs() != 1 {
+		t.Errorf("the budget is %v", m)
 	}
 }

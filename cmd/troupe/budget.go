@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -69,9 +70,13 @@ with: troupe pipeline run --resume RUN.`,
 // parseAmounts reads what flags and arguments say of a budget: usd=1,tokens=50000.
 func parseAmounts(who, text string) (*messages.Amounts, error) {
 	out := &messages.Amounts{}
-	names := []string{"usd", "tokens", "tool_calls", "wall"}
+	names, said := []string{"usd", "tokens", "tool_calls", "wall"}, []string(nil)
 	for _, part := range strings.Split(text, ",") {
 		name, value, _ := strings.Cut(strings.TrimSpace(part), "=")
+		if slices.Contains(said, name) {
+			return nil, usage("%s: %s is said twice", who, name)
+		}
+		said = append(said, name)
 		var err error
 		switch name {
 		case "usd":
@@ -85,7 +90,7 @@ func parseAmounts(who, text string) (*messages.Amounts, error) {
 		case "wall":
 			var d time.Duration
 			d, err = config.ParseDuration(value)
-			out.WallMs = d.Milliseconds()
+			out.WallMs = messages.WallMs(d)
 		default:
 			e := usage("%s: %q is no part of a budget", who, part)
 			e.hint = "write for example usd=1,tokens=50000; there are " + strings.Join(names, ", ")

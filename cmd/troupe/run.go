@@ -72,7 +72,7 @@ func (f *runFlags) check(cmd *cobra.Command) error {
 	if cmd.Flags().Changed("schema") && f.schema == "" {
 		return usage("troupe run: --schema needs a file")
 	}
-	if f.budget != "" {
+	if cmd.Flags().Changed("budget") { // an empty one is a mistake of a script, and no budget
 		if _, err := parseAmounts("troupe run: --budget", f.budget); err != nil {
 			return err
 		}
