@@ -79,6 +79,7 @@ type conn struct {
 	owned    map[place]func(forGood bool) // that it owns
 	epochs   map[place]uint64             // of those
 	leaving  map[place]bool               // those that are left for good, as soon as what was said before is heard
+	robbed   map[place]int                // how often another program has taken one of them
 	calls    int                          // of its own, under way
 
 	words chan func() // of an owner about its jobs, and that it leaves: in their order, off the reader
@@ -122,7 +123,7 @@ func (a *api) socket(w http.ResponseWriter, r *http.Request) {
 	defer unwatch()
 	c := &conn{
 		a: a, ws: ws, who: PrincipalOf(r.Context()), ctx: ctx, close: cancel, queue: make(chan []byte, queueFrames),
-		sessions: make(map[string]bool), owned: make(map[place]func(bool)), epochs: make(map[place]uint64), leaving: make(map[place]bool), words: make(chan func(), queueWords),
+		sessions: make(map[string]bool), owned: make(map[place]func(bool)), epochs: make(map[place]uint64), leaving: make(map[place]bool), robbed: make(map[place]int), words: make(chan func(), queueWords),
 	}
 	c.spawn(c.hearOwner)
 	c.spawn(c.write)

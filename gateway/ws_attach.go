@@ -38,13 +38,14 @@ func (c *conn) attach(f *messages.AttachFrame) {
 	}
 	c.spawn(func() {
 		defer c.done()
-		answer, err := c.attached(f)
-		if err != nil {
+		err := c.attached(f)
+		switch {
+		case errors.Is(err, errRobbed): // which was said
+		case err != nil:
 			c.refuse(&messages.ErrorFrame{About: f.FrameType(), Session: f.Session}, err)
-			return
+		default:
+			c.watch(f)
 		}
-		c.send(answer)
-		c.watch(f)
 	})
 }
 
@@ -65,42 +66,44 @@ func (c *conn) done() {
 	c.calls--
 }
 
-func (c *conn) attached(f *messages.AttachFrame) (*messages.AttachFrame, error) {
+// attached makes the connection take part, and answers.
+func (c *conn) attached(f *messages.AttachFrame) error {
 	if err := errors.Join(printable("the session", f.Session), printable("the workspace", f.Workspace), c.needs(ScopeRead)); err != nil {
-		return nil, err
+		return err
 	}
 	have, err := ask[*messages.Workspaces](c.asking(), c.a, &messages.ListWorkspaces{SessionId: f.Session})
 	if f.Session == "" || err != nil {
-		return nil, orNoSession(err)
+		return orNoSession(err)
 	}
 	if !c.takesPart(f.Session) {
-		return nil, messages.Fail(messages.CodeBusy, fmt.Sprintf("a connection takes part in at most %d sessions", maxSessions), "open another one")
+		return messages.Fail(messages.CodeBusy, fmt.Sprintf("a connection takes part in at most %d sessions", maxSessions), "open another one")
 	}
 	answer := &messages.AttachFrame{Session: f.Session}
 	if f.Workspace == "" {
-		return answer, nil
+		c.send(answer)
+		return nil
 	}
 	if err := c.needs(ScopePrompt); err != nil {
-		return nil, err
+		return err
 	}
 	if err := elsewhere(have, f.Workspace); err != nil {
-		return nil, err
+		return err
 	}
 	owners, ok := c.a.backend.(Owners)
 	if _, takes := c.a.raw.(Owners); !ok || !takes {
-		return nil, messages.Fail(messages.CodeBadRequest, "this server takes no owners of workspaces", "")
+		return messages.Fail(messages.CodeBadRequest, "this server takes no owners of workspaces", "")
 	}
 	g := ownedBy(have, f.Workspace)
 	if g == nil {
 		spec, err := (&messages.AttachJSON{URI: f.Workspace, Name: f.Name, Trust: f.Trust, Tools: f.Tools}).Proto()
 		if err != nil {
-			return nil, err
+			return err
 		}
 		g, err = ask[*messages.WorkspaceGrant](c.asking(), c.a, &messages.ToSession{SessionId: f.Session, Command: &messages.ToSession_AttachWorkspace{
 			AttachWorkspace: &messages.AttachWorkspace{Workspace: spec, By: "owner"},
 		}})
 		if err != nil {
-			return nil, err
+			return err
 		}
 	}
 	m := &messages.ConnectOwner{SessionId: f.Session, Uri: g.GetUri(), Client: c.client, Steal: f.Steal, TokenId: c.who.Name}
@@ -109,17 +112,29 @@ func (c *conn) attached(f *messages.AttachFrame) (*messages.AttachFrame, error) 
 			m.Jobs = append(m.Jobs, j.Proto())
 		}
 	}
+	p := place{f.Session, g.GetUri()}
+	before := c.robberies(p)
 	epoch, leave, err := owners.ConnectOwner(c.asking(), m, c)
 	if err != nil {
-		return nil, err
-	}
-	if !c.own(place{f.Session, g.GetUri()}, epoch, leave) {
-		leave(false)
-		return nil, context.Cause(c.ctx)
+		return err
 	}
 	j := g.JSON()
 	answer.Workspace, answer.Name, answer.Trust, answer.Epoch, answer.Attached = g.GetUri(), g.GetName(), j.Trust, epoch, &j
-	return answer, nil
+	if err := c.own(p, answer, leave, before); err != nil {
+		leave(false)
+		return err
+	}
+	return nil
+}
+
+// errRobbed: another program has taken the place before who attached was answered.
+var errRobbed = errors.New("another program has taken the place meanwhile")
+
+// robberies counts how often a place was taken from the connection.
+func (c *conn) robberies(p place) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.robbed[p]
 }
 
 // takesPart says whether there is room for a session.
@@ -175,15 +190,20 @@ func ownedBy(all *messages.Workspaces, uri string) *messages.WorkspaceGrant {
 	return nil
 }
 
-// own keeps a place of the connection; false: the connection has ended.
-func (c *conn) own(p place, epoch uint64, leave func(bool)) bool {
+// own keeps a place of the connection, and answers who attached it, unless it was taken since, or the connection has ended. Both are done at once: whoever takes the
+// place next says so behind the answer.
+func (c *conn) own(p place, answer *messages.AttachFrame, leave func(bool), robberies int) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.owned == nil {
-		return false
+	switch {
+	case c.owned == nil:
+		return context.Cause(c.ctx)
+	case c.robbed[p] != robberies:
+		return errRobbed
 	}
-	c.owned[p], c.epochs[p] = leave, epoch
-	return true
+	c.owned[p], c.epochs[p] = leave, answer.Epoch
+	c.send(answer)
+	return nil
 }
 
 // leave gives a place back for good.
@@ -204,10 +224,11 @@ func (c *conn) leave(p place) {
 func (c *conn) Taken(session, uri string) {
 	p := place{session, uri}
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	delete(c.owned, p)
 	delete(c.epochs, p)
 	delete(c.leaving, p)
-	c.mu.Unlock()
+	c.robbed[p]++
 	c.refuse(&messages.ErrorFrame{About: messages.FrameAttach, Session: session}, messages.Fail(messages.CodeConflict, "another program has taken the workspace "+uri+" of session "+session, "take it back with steal"))
 }
 

@@ -183,6 +183,33 @@ func TestAPlaceThatIsTakenIsRefusedUnlessItIsStolen(t *testing.T) {
 	hear(t, ws, `"workspace":"lap:/x"`, `"epoch":7`)
 }
 
+// overtaken is a house in which another program takes a place before who has taken it is answered.
+type overtaken struct{ *owning }
+
+func (o overtaken) ConnectOwner(ctx context.Context, m *messages.ConnectOwner, owner gateway.WorkspaceOwner) (uint64, func(bool), error) {
+	epoch, leave, err := o.owning.ConnectOwner(ctx, m, owner)
+	if err == nil {
+		owner.(interface{ Taken(session, uri string) }).Taken(m.GetSessionId(), m.GetUri()) //nolint:forcetypeassert // every connection is told
+	}
+	return epoch, leave, err
+}
+
+// TestWhoIsRobbedBeforeItIsAnsweredIsToldThatAlone: of two that steal a place at once one has it in the end, and the other is not told afterwards that it has.
+func TestWhoIsRobbedBeforeItIsAnsweredIsToldThatAlone(t *testing.T) {
+	b := takesOwners()
+	ws := socketTo(t, serve(t, overtaken{b}, gateway.Options{}))
+	say(t, ws, `{"type":"hello","version":1,"client":"me"}`, strings.Replace(ownsX, `"trust"`, `"steal":true,"trust"`, 1))
+	hear(t, ws, `"type":"hello"`)
+	hear(t, ws, `"code":"conflict"`, `another program has taken the workspace lap:/x`)
+	if forGood := <-b.left; forGood {
+		t.Error("it gives up for good what another one has")
+	}
+	say(t, ws, `{"type":"attach","session":"s"}`)
+	if next := hear(t, ws, `"type":"attach"`, `"session":"s"`); strings.Contains(next, "epoch") || strings.Contains(next, "lap:/x") {
+		t.Errorf("then it is told %s", next)
+	}
+}
+
 func TestAWorkspaceOfAnotherMachineThatIsAttachedIsNotAttachedAgain(t *testing.T) {
 	b := takesOwners()
 	b.answer = houseOf(&messages.Workspaces{Workspaces: []*messages.SessionWorkspace{

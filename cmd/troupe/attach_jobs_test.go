@@ -291,6 +291,41 @@ func TestAPlaceIsSharedByOneProgramOfAMachineAtATime(t *testing.T) {
 	_, _ = third.wait()
 }
 
+// TestOfTwoThatStealAPlaceAtOnceOneHasIt, and the other is told which one, and ends; who had it before ends, too.
+func TestOfTwoThatStealAPlaceAtOnceOneHasIt(t *testing.T) {
+	j := newJobbed(t)
+	first := j.share(j.session, j.s.url, "--trust", "full")
+	args := []string{"attach", "a", "--session", j.session, "--as", "lap", "--server", j.s.url, "--trust", "full", "--steal"}
+	thieves := []*running{j.start(args...), j.start(args...)}
+	if code, _ := first.wait(); code != 0 {
+		t.Errorf("the first one ended with %d: %s", code, first.stderr.String())
+	}
+	type end struct{ which, code int }
+	ends := make(chan end, 2)
+	for i, x := range thieves {
+		go func() {
+			code, _ := x.wait()
+			ends <- end{i, code}
+		}()
+	}
+	loser := <-ends
+	winner := thieves[1-loser.which]
+	told := thieves[loser.which].stderr.String()
+	switch {
+	case loser.code == exitAgain && strings.Contains(told, fmt.Sprintf("(process %d)", winner.cmd.Process.Pid)):
+	case loser.code == 0 && strings.Contains(winner.stderr.String(), fmt.Sprintf("to end (process %d)", thieves[loser.which].cmd.Process.Pid)): // it had the place already when the other one came
+	default:
+		t.Errorf("who has not the place ended with %d: %s; the other one says %s", loser.code, told, winner.stderr.String())
+	}
+	j.eventually("it works there", func() bool {
+		return j.call("exec", map[string]any{"command": "echo mine", "workspace_id": "lap"}).Content == "mine\n"
+	})
+	winner.signal(syscall.SIGINT)
+	if last := <-ends; last.code != 0 {
+		t.Errorf("the one that has it ended with %d: %s", last.code, winner.stderr.String())
+	}
+}
+
 func TestNotesOfJobsThatNobodyAsksForAreForgotten(t *testing.T) {
 	j := newJobbed(t)
 	owned := filepath.Join(j.home, ".local", "state", "troupe", "owned")

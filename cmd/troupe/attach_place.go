@@ -14,13 +14,20 @@ import (
 // one program at a time: another one would take what runs in the first for cut off, and what began since for never seen (ADR 111).
 
 // placeLock is held by the program that shares a place, until it ends, however it ends.
-type placeLock struct{ file *os.File }
+type placeLock struct {
+	file *os.File
+	said *os.File // locked for as long as what stands in file is this program; nil: it does not stand there
+}
 
 const (
 	stealTime = 30 * time.Second       // for the program before to end what it runs, and itself
 	stealLook = 100 * time.Millisecond // between two looks whether it has
+	sayLook   = time.Millisecond       // between two tries to say whose a place is
 	keptNotes = 30 * 24 * time.Hour    // of jobs, that no server has asked for
 )
+
+// saidSuffix is that of the file beside a lock that is locked while what stands in the lock counts.
+const saidSuffix = ".said"
 
 func (s *sharing) lockName() string { return s.ledgerDir() + ".lock" }
 
@@ -41,17 +48,56 @@ func lockPlace(name string) (*placeLock, error) {
 		_ = f.Close() // nothing was written
 		return nil, err
 	}
-	return &placeLock{f}, nil
+	return &placeLock{file: f}, nil
 }
 
-// of writes down whose the lock is, for who wants it.
-func (l *placeLock) of(pid int) error {
-	_, err := l.file.WriteAt(fmt.Appendf(nil, "%d\n", pid), 0)
-	return err
+// of writes down whose the lock is, for who wants it, and says then that it counts: what is read there before is another program's, which may be a process of anybody's by now.
+// Who looks whether it counts keeps that from being said for a moment.
+func (l *placeLock) of(ctx context.Context, pid int) error {
+	if _, err := l.file.WriteAt(fmt.Appendf(nil, "%d\n", pid), 0); err != nil {
+		return err
+	}
+	said, err := os.OpenFile(l.file.Name()+saidSuffix, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	within, cancel := context.WithTimeout(ctx, stealTime)
+	defer cancel()
+	for {
+		mine, err := lockFile(said)
+		if mine {
+			l.said = said
+			return nil
+		}
+		if err == nil {
+			err = pauseIn(within, sayLook)
+		}
+		if err != nil {
+			_ = said.Close() // nothing was written
+			return err
+		}
+	}
 }
 
-// release gives the place back. The file stays: without it two programs could each have one of that name.
-func (l *placeLock) release() { _ = l.file.Close() } // what it says counts while it is locked
+// pauseIn waits a while.
+func pauseIn(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// release gives the place back. The files stay: without them two programs could each have one of that name.
+func (l *placeLock) release() {
+	if l.said != nil {
+		_ = l.said.Close() // first: what stands there counts no longer
+	}
+	_ = l.file.Close()
+}
 
 // claim takes the place, or says who has it. With --steal that one is asked to end, and waited for: its calls and its jobs end, and are told of, before any is given out here.
 // Who has not written down yet that it is there is waited for, too: it may only be clearing up.
@@ -62,7 +108,9 @@ func (s *sharing) claim(ctx context.Context) (*placeLock, error) {
 	for {
 		l, err := lockPlace(s.lockName())
 		if err == nil && l != nil {
-			err = l.of(os.Getpid())
+			if err = l.of(ctx, os.Getpid()); err != nil {
+				l.release()
+			}
 		}
 		if err != nil {
 			return nil, &exitError{code: exitIO, what: fmt.Sprintf("%s cannot be shared: %v", visible(s.dir), err), err: err}
@@ -71,13 +119,20 @@ func (s *sharing) claim(ctx context.Context) (*placeLock, error) {
 			return l, nil
 		}
 		pid := s.holder()
+		if asked > 0 && pid > 0 && pid != asked {
+			return nil, s.taken(pid, "it has taken the place first, of the one that was asked to end (process "+strconv.Itoa(asked)+"); take it again with --steal")
+		}
 		if !s.f.steal && pid > 0 {
 			return nil, s.taken(pid, "end that one, or take its place with --steal")
 		}
 		if pid > 0 && pid != asked {
+			p, err := os.FindProcess(pid)
+			if s.holder() != pid {
+				continue // it has ended meanwhile, and the process may be another one
+			}
 			asked = pid
 			s.a.note("troupe: asks the program that shares %s to end (process %d)", visible(s.dir), pid)
-			if p, err := os.FindProcess(pid); err != nil || askToEnd(p) != nil {
+			if err != nil || askToEnd(p) != nil {
 				return nil, s.taken(pid, "end that one: this program cannot")
 			}
 		}
@@ -99,6 +154,14 @@ func (s *sharing) claim(ctx context.Context) (*placeLock, error) {
 
 // holder is the process that has the place, as it wrote down; 0 when it has not yet.
 func (s *sharing) holder() int {
+	said, err := os.Open(s.lockName() + saidSuffix)
+	if err != nil {
+		return 0
+	}
+	defer func() { _ = said.Close() }() // nothing is written, and the lock goes with it
+	if free, err := lockShared(said); err != nil || free {
+		return 0 // what stands there is of one that was killed
+	}
 	b, err := os.ReadFile(s.lockName())
 	if err != nil {
 		return 0

@@ -3,7 +3,9 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -55,6 +57,60 @@ func TestAPlaceThatIsClearedUpIsWaitedFor(t *testing.T) {
 			}
 			x.l.release()
 		})
+	}
+}
+
+// TestWhoseAPlaceWasIsAskedForNothing: a program that was killed stands there still when the next one has the lock and has not come to wipe that; its number is
+// another process's by now.
+func TestWhoseAPlaceWasIsAskedForNothing(t *testing.T) {
+	ended, end := context.WithCancel(t.Context())
+	bystander := exec.CommandContext(t.Context(), "sleep", "1000")
+	if err := bystander.Start(); err != nil {
+		t.Skipf("there is no sleep here: %v", err)
+	}
+	go func() {
+		_ = bystander.Wait() // it is killed, here or by who must not
+		end()
+	}()
+	defer func() {
+		_ = bystander.Process.Kill() // it may have ended, which is told
+		<-ended.Done()
+	}()
+	s, said := placed(t, true)
+	if err := os.MkdirAll(filepath.Dir(s.lockName()), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.OpenFile(s.lockName(), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }()
+	if _, err = fmt.Fprintln(f, bystander.Process.Pid); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(s.lockName()+saidSuffix, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if mine, err := lockFile(f); err != nil || !mine {
+		t.Skipf("nothing is locked here: %v", err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 3*stealLook) // it looks more than once
+	defer cancel()
+	if _, err := s.claim(ctx); err == nil || said.Len() > 0 || ended.Err() != nil {
+		t.Errorf("%v; it says %q, and who is no part of it ends: %v", err, said, ended.Err())
+	}
+	dead := &placeLock{file: f}
+	if err := dead.of(t.Context(), bystander.Process.Pid); err != nil { // one that counts is asked
+		t.Fatal(err)
+	}
+	if s.holder() != bystander.Process.Pid {
+		t.Errorf("process %d has the place, and not %d", s.holder(), bystander.Process.Pid)
+	}
+	dead.release()
+	if l, err := s.claim(t.Context()); err != nil || l == nil {
+		t.Errorf("what is given back is not taken: %v", err)
+	} else {
+		l.release()
 	}
 }
 
