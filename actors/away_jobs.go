@@ -49,6 +49,7 @@ type awayJob struct {
 	home             func() *workspace.Workspace // where its output goes; nil: nowhere
 	release          func()                      // gives up the workspace; nil: not held yet
 	starting         bool                        // the call that starts it has no result yet
+	told             bool                        // it is known by its owner's word that it runs
 }
 
 const (
@@ -105,12 +106,21 @@ func (a *awayJobs) of(p Place) (all []*awayJob) {
 	return all
 }
 
-// addAway makes a job known; nil: it is already.
+// hasEnded says whether an owner has told how a job ended: no word that comes later undoes it. One that was given up may run still.
+func hasEnded(set *tools.Jobs, id string) bool {
+	switch set.Owned(id).GetState() {
+	case tools.JobExited, tools.JobKilled, tools.JobFailed:
+		return true
+	}
+	return false
+}
+
+// addAway makes a job known; nil: it is already, or has ended.
 func (s *Services) addAway(j *awayJob, start time.Time) *awayJob {
 	set := s.away.set(s, j.worker)
 	s.away.mu.Lock()
 	defer s.away.mu.Unlock()
-	if s.away.run[j.id] != nil {
+	if s.away.run[j.id] != nil || j.told && hasEnded(set, j.id) {
 		return nil
 	}
 	j.known = set.Away(tools.Away{ID: j.id, Command: j.command, Host: j.host, Start: start, Clean: s.Redact.String, End: func(why string) { s.endAway(j, why) }})
@@ -215,8 +225,7 @@ func (s *Services) OwnersJob(sys *actor.ActorSystem, m *messages.OwnedJob, v *me
 	case !told(m):
 		return messages.Fail(messages.CodeInvalidMessage, "job has no state of a job", "one of running, exited, killed, failed, unknown")
 	}
-	s.takeJob(sys, seat, p, m, v)
-	return nil
+	return s.takeJob(sys, seat, p, m, v)
 }
 
 // told makes what an owner says of a job fit to be shown, and says whether its state is one.
@@ -240,7 +249,7 @@ func (s *Services) OwnersJobs(sys *actor.ActorSystem, p Place, epoch uint64, all
 	for _, m := range all { // a frame bounds them, and maxJobsTold those that are new here: what is known is not lost behind others
 		has[m.GetJobId()] = true
 		if told(m) && m.GetState() == messages.JobRunning && tools.IsJobID(m.GetJobId()) { // how others ended is told apart
-			s.takeJob(sys, seat, p, m, v)
+			_ = s.takeJob(sys, seat, p, m, v) // its owner is asked for its end
 		}
 	}
 	for _, j := range s.away.of(p) {
@@ -253,24 +262,31 @@ func (s *Services) OwnersJobs(sys *actor.ActorSystem, p Place, epoch uint64, all
 	}
 }
 
-// takeJob brings what is known of a job up to what its owner says.
-func (s *Services) takeJob(sys *actor.ActorSystem, seat *seat, p Place, m *messages.OwnedJob, v *messages.SessionView) {
+// takeJob brings what is known of a job up to what its owner says. A word of an older connection may come after one of the newer; that a job runs whose end
+// was told is refused.
+func (s *Services) takeJob(sys *actor.ActorSystem, seat *seat, p Place, m *messages.OwnedJob, v *messages.SessionView) *messages.Failure {
 	running, owner := m.GetState() == messages.JobRunning, seat.owner
 	j := s.away.find(m.GetJobId())
 	switch {
 	case j != nil && j.place != p:
-		return // the job of another place: not this owner's to speak of
+		return nil // the job of another place: not this owner's to speak of
 	case j == nil:
 		if !slices.ContainsFunc(v.GetWorkers(), func(w *messages.WorkerView) bool { return w.GetId() == m.GetWorkerId() }) {
 			s.refuseJob(owner, m, running, "its agent is no more")
-			return
+			return nil
 		}
-		if running && s.away.set(s, m.GetWorkerId()).Room() != nil || !s.away.mayFind(p, seat.epoch) {
+		if running && hasEnded(s.away.peek(m.GetWorkerId()), m.GetJobId()) {
+			return s.overAlready(owner, m)
+		}
+		if running && s.fullOf(m.GetWorkerId()) || !s.away.mayFind(p, seat.epoch) {
 			s.refuseJob(owner, m, running, "more jobs than may run, or than one connection may tell of")
-			return
+			return nil
 		}
-		if j = s.adopt(sys, p, m, v); j == nil {
-			return
+		if j = s.adopt(sys, p, m, v); j == nil && running && hasEnded(s.away.peek(m.GetWorkerId()), m.GetJobId()) {
+			return s.overAlready(owner, m)
+		}
+		if j == nil {
+			return nil
 		}
 	}
 	if running {
@@ -280,11 +296,21 @@ func (s *Services) takeJob(sys *actor.ActorSystem, seat *seat, p Place, m *messa
 		if o, ok := owner.(JobOwner); ends && ok {
 			o.EndJob(j.id, why)
 		}
-		return
+		return nil
 	}
 	if s.endedAway(j, m) {
 		owner.Settle(m.GetJobId(), 1)
 	}
+	return nil
+}
+
+// fullOf says whether as many commands of a worker run as may.
+func (s *Services) fullOf(worker string) bool { return s.away.set(s, worker).Room() != nil }
+
+// overAlready refuses that a job runs which has ended. Should it run all the same, nobody here looks after it.
+func (s *Services) overAlready(owner Owner, m *messages.OwnedJob) *messages.Failure {
+	s.refuseJob(owner, m, true, "it has ended: that was told before")
+	return messages.Fail(messages.CodeConflict, "job "+m.GetJobId()+" has ended: that was told before, and it is not taken on again", "")
 }
 
 // mayFind counts a job that nobody knows here.
@@ -317,7 +343,7 @@ func (s *Services) adopt(sys *actor.ActorSystem, p Place, m *messages.OwnedJob, 
 	if now := s.Now(); start.After(now) || m.GetStartedUnixMs() <= 0 {
 		start = now
 	}
-	j := s.addAway(&awayJob{id: m.GetJobId(), worker: m.GetWorkerId(), host: g.GetOwner(), place: p, home: s.homeOf(v), command: s.Redact.String(m.GetCommand())}, start)
+	j := s.addAway(&awayJob{id: m.GetJobId(), worker: m.GetWorkerId(), host: g.GetOwner(), place: p, home: s.homeOf(v), command: s.Redact.String(m.GetCommand()), told: m.GetState() == messages.JobRunning}, start)
 	if j == nil || m.GetState() != messages.JobRunning {
 		return j
 	}
