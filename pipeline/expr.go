@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -173,7 +174,29 @@ func decodeJSON(text string) (any, error) {
 	if err := d.Decode(&v); err != nil {
 		return nil, err
 	}
+	if bad := endless(v); bad != "" {
+		return nil, fmt.Errorf("the number %s is too large", clip(bad))
+	}
 	return numbers(v), nil
+}
+
+// endless finds a number that nothing here can hold: it would be written down as nothing.
+func endless(v any) (bad string) {
+	switch v := v.(type) {
+	case json.Number:
+		if _, err := v.Float64(); err != nil {
+			return v.String()
+		}
+	case []any:
+		for i := 0; i < len(v) && bad == ""; i++ {
+			bad = endless(v[i])
+		}
+	case map[string]any:
+		for _, sub := range v {
+			bad = cmp.Or(bad, endless(sub))
+		}
+	}
+	return bad
 }
 
 // tooDeep tells whether a value is nested more than so many levels deep.

@@ -10,7 +10,7 @@ import (
 
 func TestAValueThatIsMoreThanOneOrNoneIsRefusedWithItsInput(t *testing.T) {
 	f := parse(t, head+"inputs: {n: {type: number}, l: {type: list}}\nsteps: [{id: a, agent: x, prompt: x}]\n").Root
-	for word, want := range map[string]string{"n=3 4": "input n is of type number", "l=[1] x": "input l is of type list", "n=1e400": "input n: ", "n=": "input n is of type number"} {
+	for word, want := range map[string]string{"n=3 4": "input n is of type number", "l=[1] x": "input l is of type list", "n=1e400": `input n: the number "1e400" is too large`, "n=": "input n is of type number"} {
 		given, err := f.Set([]string{word})
 		if err == nil {
 			_, err = f.Fill(given, nil)

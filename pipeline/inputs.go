@@ -58,7 +58,9 @@ func (in *Input) read(text string) (any, error) {
 		return text, nil
 	}
 	v, err := decodeJSON(text)
-	if err != nil || v == nil || !json.Valid([]byte(text)) {
+	if whole := json.Valid([]byte(text)); whole && err != nil {
+		return nil, fmt.Errorf("input %s: %w", in.Name, err)
+	} else if !whole || v == nil {
 		return nil, fmt.Errorf("input %s is of type %s, and %s is none: write it as JSON", in.Name, in.Type, clip(text))
 	}
 	return v, nil

@@ -63,7 +63,7 @@ func (sc *Schema) fit(text string) (v any, why string) {
 	}
 	v, err := decodeJSON(text)
 	if err != nil {
-		return nil, "it is no JSON: " + err.Error()
+		return nil, err.Error()
 	}
 	if tooDeep(v, maxDepth) {
 		return nil, fmt.Sprintf("it is nested more than %d deep", maxDepth)

@@ -63,3 +63,16 @@ func TestWhatIsNestedWithoutEndIsNoValue(t *testing.T) {
 		}
 	}
 }
+
+// A number that nothing holds was written down as no value at all, and the step had succeeded.
+func TestANumberThatNothingHoldsFitsNoSchema(t *testing.T) {
+	schema, err := pipeline.ReadSchema([]byte(`{"type": "array"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for answer, why := range map[string]string{"[1e400]": `the number "1e400" is too large`, `[{"a": [-1e999]}]`: `the number "-1e999" is too large`, "[1e300, 1e-999]": ""} {
+		if _, got := schema.Fit(answer); got != why {
+			t.Errorf("%s: %q", answer, got)
+		}
+	}
+}
