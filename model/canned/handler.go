@@ -30,14 +30,14 @@ type ServeOptions struct {
 
 // Stats count what an endpoint did; GET /stats gives them as JSON.
 type Stats struct {
-	Requests  int64 `json:"requests"`  // chat completions asked for
+	Requests  int64 `json:"requests"`  // answers asked for
 	Answered  int64 `json:"answered"`  // answers given to their end
 	Refused   int64 `json:"refused"`   // that a strict provider would not take (400)
 	Unmatched int64 `json:"unmatched"` // that no rule fitted
 	Failed    int64 `json:"failed"`    // that the script or the options made fail
 }
 
-// Handler serves a source as an OpenAI-compatible API: POST /v1/chat/completions, streaming
+// Handler serves a source as an OpenAI-compatible API: POST /v1/chat/completions and /v1/responses, streaming
 // and not, GET /v1/models, and GET /stats. Every response carries X-Troupe-Scripted with the
 // source's title and an x-request-id. The source sees X-Troupe-Agent as the agent.
 func Handler(s Source, opts ServeOptions) http.Handler {
@@ -49,7 +49,8 @@ func Handler(s Source, opts ServeOptions) http.Handler {
 	}
 	e := &endpoint{source: s, opts: opts}
 	mux := http.NewServeMux()
-	mux.HandleFunc("POST /v1/chat/completions", e.chat)
+	mux.HandleFunc("POST /v1/chat/completions", e.chat(readRequest))
+	mux.HandleFunc("POST /v1/responses", e.chat(readResponses))
 	mux.HandleFunc("GET /v1/models", e.models)
 	mux.HandleFunc("GET /v1/models/{id...}", e.oneModel)
 	mux.HandleFunc("GET /stats", e.stats)
@@ -100,7 +101,12 @@ func respond(w http.ResponseWriter, status int, body any) {
 	_, _ = w.Write(append(b, '\n')) // the client has gone
 }
 
-func (e *endpoint) chat(w http.ResponseWriter, r *http.Request) {
+// chat answers requests that are read in one way or the other.
+func (e *endpoint) chat(read func(body []byte) (*chatRequest, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) { e.asked(w, r, read) }
+}
+
+func (e *endpoint) asked(w http.ResponseWriter, r *http.Request, read func(body []byte) (*chatRequest, error)) {
 	n := e.requests.Add(1)
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, e.opts.MaxBody))
 	if err != nil {
@@ -108,7 +114,7 @@ func (e *endpoint) chat(w http.ResponseWriter, r *http.Request) {
 		e.fail(w, http.StatusRequestEntityTooLarge, problem{Message: "read the body: " + err.Error(), Type: "invalid_request_error"})
 		return
 	}
-	req, err := readRequest(body)
+	req, err := read(body)
 	if err != nil {
 		e.refuse(w, err)
 		return

@@ -22,6 +22,8 @@ type chatRequest struct {
 	Options   *struct {
 		Usage bool `json:"include_usage"`
 	} `json:"stream_options"`
+
+	responses bool // it is one of the Responses API
 }
 
 type chatMessage struct {
@@ -69,20 +71,25 @@ func readRequest(body []byte) (*chatRequest, error) {
 	if err := json.Unmarshal(body, &r); err != nil {
 		return nil, refuse("", "the body is not the JSON of a chat completion request: %v", err)
 	}
+	return &r, r.check()
+}
+
+// check is what both APIs hold a request to.
+func (r *chatRequest) check() error {
 	switch {
 	case r.Model == "":
-		return nil, refuse("model", "you must provide a model parameter")
+		return refuse("model", "you must provide a model parameter")
 	case len(r.Messages) == 0:
-		return nil, refuse("messages", "messages is empty: at least one is needed")
+		return refuse("messages", "messages is empty: at least one is needed")
 	case r.N != nil && *r.N != 1:
-		return nil, refuse("n", "n is %d: only one choice is scripted", *r.N)
+		return refuse("n", "n is %d: only one choice is scripted", *r.N)
 	case r.Options != nil && !r.Stream:
-		return nil, refuse("stream_options", "stream_options is only allowed when stream is true")
+		return refuse("stream_options", "stream_options is only allowed when stream is true")
 	}
 	if err := checkTools(r.Tools); err != nil {
-		return nil, err
+		return err
 	}
-	return &r, checkMessages(r.Messages)
+	return checkMessages(r.Messages)
 }
 
 func checkTools(tools []chatTool) error {

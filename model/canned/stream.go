@@ -72,13 +72,12 @@ const garbage = "data: {not json}\n\n"
 type sse struct {
 	w    http.ResponseWriter
 	flow *http.ResponseController
-	base chunk
 	room int // bytes left before the stream is cut; -1: no limit
 	slow bool
 }
 
 // send writes one event; false when the stream ends here.
-func (s *sse) send(c chunk) bool {
+func (s *sse) send(c any) bool {
 	b, err := JSON(c)
 	if err != nil {
 		return false
@@ -103,7 +102,43 @@ func (s *sse) write(b []byte) bool {
 	return !cut
 }
 
-func (s *sse) delta(d wireMessage) bool {
+// form is how an API streams.
+type form interface {
+	begin() bool
+	event(ev *model.Event) bool
+	end(a *Answer) bool
+}
+
+// chatForm is that of Chat Completions.
+type chatForm struct {
+	*sse
+	base  chunk
+	usage bool // is asked for
+}
+
+func (s *chatForm) begin() bool {
+	empty := ""
+	return s.delta(wireMessage{Role: "assistant", Content: &empty})
+}
+
+func (s *chatForm) end(a *Answer) bool {
+	finish := a.finish()
+	last := s.base
+	last.Choices = []chunkChoice{{Delta: &wireMessage{}, Finish: &finish}}
+	if !s.send(last) {
+		return false
+	}
+	if s.usage {
+		c := s.base
+		c.Choices, c.Usage = []chunkChoice{}, wireOf(a.Usage)
+		if !s.send(c) {
+			return false
+		}
+	}
+	return s.write([]byte("data: [DONE]\n\n"))
+}
+
+func (s *chatForm) delta(d wireMessage) bool {
 	c := s.base
 	c.Choices = []chunkChoice{{Delta: &d}}
 	return s.send(c)
@@ -115,13 +150,18 @@ func (e *endpoint) stream(ctx context.Context, w http.ResponseWriter, req *chatR
 	w.Header().Set("Cache-Control", "no-cache")
 	s := &sse{
 		w: w, flow: http.NewResponseController(w), room: -1, slow: a.Pause+e.opts.ChunkDelay > 0,
-		base: chunk{ID: "chatcmpl-" + w.Header().Get("X-Request-Id"), Object: "chat.completion.chunk", Model: req.Model},
 	}
 	if e.opts.TruncateAfter > 0 {
 		s.room = e.opts.TruncateAfter
 	}
-	empty := ""
-	if !s.delta(wireMessage{Role: "assistant", Content: &empty}) {
+	var f form = &chatForm{
+		sse: s, base: chunk{ID: "chatcmpl-" + w.Header().Get("X-Request-Id"), Object: "chat.completion.chunk", Model: req.Model},
+		usage: req.Options != nil && req.Options.Usage,
+	}
+	if req.responses {
+		f = &responsesForm{sse: s, of: response{ID: "resp-" + w.Header().Get("X-Request-Id"), Object: "response", Model: req.Model}}
+	}
+	if !f.begin() {
 		return false
 	}
 	if a.Garbage {
@@ -129,29 +169,13 @@ func (e *endpoint) stream(ctx context.Context, w http.ResponseWriter, req *chatR
 		return false
 	}
 	whole, _ := a.events(func(ev *model.Event) bool {
-		return wait(ctx, a.Pause+e.opts.ChunkDelay) == nil && s.event(ev)
+		return wait(ctx, a.Pause+e.opts.ChunkDelay) == nil && f.event(ev)
 	})
-	if !whole {
-		return false
-	}
-	finish := a.finish()
-	last := s.base
-	last.Choices = []chunkChoice{{Delta: &wireMessage{}, Finish: &finish}}
-	if !s.send(last) {
-		return false
-	}
-	if req.Options != nil && req.Options.Usage {
-		c := s.base
-		c.Choices, c.Usage = []chunkChoice{}, wireOf(a.Usage)
-		if !s.send(c) {
-			return false
-		}
-	}
-	return s.write([]byte("data: [DONE]\n\n"))
+	return whole && f.end(a)
 }
 
 // event writes a piece of the answer.
-func (s *sse) event(ev *model.Event) bool {
+func (s *chatForm) event(ev *model.Event) bool {
 	switch ev.Kind {
 	case model.Text:
 		return s.delta(wireMessage{Content: &ev.Text})
@@ -173,10 +197,16 @@ func (e *endpoint) whole(w http.ResponseWriter, req *chatRequest, a *Answer) boo
 		m.ToolCalls = append(m.ToolCalls, wireCall{ID: c.GetId(), Type: "function", Function: wireFunction{Name: c.GetName(), Arguments: c.GetArguments()}})
 	}
 	finish := a.finish()
-	doc, err := JSON(chunk{
+	var said any = chunk{
 		ID: "chatcmpl-" + w.Header().Get("X-Request-Id"), Object: "chat.completion", Model: req.Model,
 		Choices: []chunkChoice{{Message: m, Finish: &finish}}, Usage: wireOf(a.Usage),
-	})
+	}
+	if req.responses {
+		r := response{ID: "resp-" + w.Header().Get("X-Request-Id"), Object: "response", Model: req.Model}
+		r.take(a)
+		said = r
+	}
+	doc, err := JSON(said)
 	if err != nil {
 		e.fail(w, http.StatusInternalServerError, problem{Message: err.Error(), Type: "server_error"})
 		return false

@@ -187,3 +187,36 @@ func TestTheEndpointSaysWhatItServesAndWhatItDid(t *testing.T) {
 		}
 	}
 }
+
+func TestARequestOfTheResponsesAPIIsAnsweredWholeAndRefusedAsStrictly(t *testing.T) {
+	srv := httptest.NewServer(script.Handler(parse(t, talk), script.ServeOptions{}))
+	defer srv.Close()
+	const called = `{"type":"function_call","call_id":"b","name":"exec","arguments":"{}"}`
+	for body, want := range map[string]string{
+		`{"model":"m","input":"hi"}`: `"status":"completed","output":[{"type":"message","role":"assistant","content":[{"text":"hello there","type":"output_text"}]}]`,
+		`{"model":"m","input":[{"role":"user","content":"work"},` + called + `,{"type":"function_call_output","call_id":"b","output":"B"}]}`: "it said B",
+		`{"model":"m","input":[{"role":"user","content":"work"},` + called + `]}`:                                                            "no response: b",
+		`{"model":"m","input":[{"type":"wizard"}]}`:                                                                                          `\"wizard\" is no type of item`,
+		`{"model":"m","input":7}`: "neither text nor a list",
+		`{"model":"m"}`:           "neither text nor a list",
+		`{"model":"m","input":"hi","tools":[{"type":"x"}]}`: "is no function",
+		`{"input":"hi"}`:                       "model parameter",
+		`{"model":"m","input":"nobody knows"}`: `"code":"unmatched"`,
+		`{"model":`:                            "not the JSON",
+		"{\"model\":\"\xff\"}":                 "not UTF-8",
+	} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, srv.URL+"/v1/responses", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := srv.Client().Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := io.ReadAll(resp.Body)
+		if cerr := resp.Body.Close(); err != nil || cerr != nil || !strings.Contains(string(got), want) || resp.Header.Get("X-Troupe-Scripted") != "talk" {
+			t.Errorf("%s: got %s, want %s", body, got, want)
+		}
+	}
+	srv.Client().CloseIdleConnections()
+}
