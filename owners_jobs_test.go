@@ -278,6 +278,8 @@ func TestWhatAnOwnerMakesUpOfJobsGetsItNothing(t *testing.T) {
 		t.Errorf("the job of another session: %d, %q", n, theirs.ended(id))
 	}
 	agent := worker(ctx, t, rt, s)
+	// Its own workspace is open: an end that comes before is not kept, and its owner tells of it again.
+	callsThere(ctx, t, s, "list_files", map[string]any{"path": ".", "workspace_id": "home"})
 	for i := range 80 { // of which one connection may make up so many
 		m := &messages.OwnedJob{JobId: fmt.Sprintf("job_over%d", i), SessionId: s.ID(), WorkerId: agent, Uri: lapURI, State: "exited", Output: "x", Epoch: epoch}
 		if err := rt.OwnedJob(ctx, m); err != nil || o.keeps(m.GetJobId()) {

@@ -3,6 +3,7 @@ package main
 import (
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -33,14 +34,17 @@ func (m *machine) typedAfter(early string, answers []string, args ...string) (co
 	m.t.Helper()
 	cmd := m.command(args...)
 	cmd.Env = append(cmd.Env, "NO_COLOR=1")
+	begin := func() {}
+	if early != "" {
+		begin = m.held(cmd)
+	}
 	tty, err := pty.Start(cmd)
 	if err != nil {
 		m.t.Skipf("no terminal can be made here: %v", err)
 	}
 	defer tty.Close()
-	if _, err := io.WriteString(tty, early); err != nil {
-		m.t.Fatal(err)
-	}
+	m.echoed(tty, early)
+	begin()
 	var all strings.Builder
 	given := 0 // lines of the turn may follow a question
 	for b := make([]byte, 1024); ; {
@@ -57,6 +61,39 @@ func (m *machine) typedAfter(early string, answers []string, args ...string) (co
 		}
 	}
 	return exitOf(m.t, cmd.Wait()), all.String()
+}
+
+// held has a shell become the program of a command when it may begin.
+func (m *machine) held(cmd *exec.Cmd) (begin func()) {
+	m.t.Helper()
+	wait, gate, err := os.Pipe()
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	m.t.Cleanup(func() { _, _ = wait.Close(), gate.Close() })
+	shell, err := exec.LookPath("sh")
+	if err != nil {
+		m.t.Skipf("there is no shell here that waits: %v", err)
+	}
+	cmd.Args = append([]string{"sh", "-c", `read begin <&3; exec "$@" 3<&-`, "sh", cmd.Path}, cmd.Args[1:]...)
+	cmd.Path, cmd.ExtraFiles = shell, []*os.File{wait}
+	return func() { _ = gate.Close() }
+}
+
+// echoed types lines, and returns when the terminal has them: what is written to its other side comes a moment later.
+func (m *machine) echoed(tty *os.File, lines string) {
+	m.t.Helper()
+	if _, err := io.WriteString(tty, lines); err != nil {
+		m.t.Fatal(err)
+	}
+	for b, left := make([]byte, 1), strings.Count(lines, "\n"); left > 0; {
+		if _, err := tty.Read(b); err != nil {
+			m.t.Fatal(err)
+		}
+		if b[0] == '\n' {
+			left--
+		}
+	}
 }
 
 func (m *machine) has(names string) bool {
