@@ -49,10 +49,10 @@ func (p patients) Resolve(name string) (*actors.Resolved, error) {
 	return r, err
 }
 
-// inTime makes a house whose time passes when a test says so, with one permit of each provider.
+// inTime makes a house whose time passes when a test says so, with one permit of each provider. No turn is ended for its time: passTime lets far more of it pass than is waited for.
 func inTime(t *testing.T, o actortest.Options) (*actortest.House, *actortest.Clock) {
 	clock := actortest.NewClock(time.UnixMilli(1_700_000_000_000))
-	o.Clock, o.Now, o.Limits.ModelCalls = clock, clock.Now, 1
+	o.Clock, o.Now, o.Limits.ModelCalls, o.Limits.Wall = clock, clock.Now, 1, 1_000_000*time.Hour
 	return actortest.New(t, o), clock
 }
 

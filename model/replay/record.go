@@ -144,6 +144,9 @@ type recorded struct {
 	window int64
 }
 
+// Attempts is the model's own; see model.Attempts.
+func (m *recorded) Attempts() int { return model.Attempts(m.of) }
+
 // Stream implements model.Model.
 func (m *recorded) Stream(ctx context.Context, req *model.Request) iter.Seq2[model.Event, error] {
 	return func(yield func(model.Event, error) bool) {

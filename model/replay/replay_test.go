@@ -393,3 +393,15 @@ func TestARecordingIsServedOverHTTP(t *testing.T) {
 	}
 	srv.Client().CloseIdleConnections()
 }
+
+// repeats is a model whose client sends a request that nothing comes of seven times.
+type repeats struct{ model.Model }
+
+func (repeats) Attempts() int { return 7 }
+
+// TestAModelThatIsRecordedIsAskedAsOftenAsItself: who asks it once repeats the request as often as the model would have.
+func TestAModelThatIsRecordedIsAskedAsOftenAsItself(t *testing.T) {
+	if got := model.Attempts((&replay.Recorder{}).Model(repeats{scripted(t)}, 0)); got != 7 {
+		t.Errorf("it is worth %d requests", got)
+	}
+}
