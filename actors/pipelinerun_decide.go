@@ -8,7 +8,6 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"github.com/troupe-dev/troupe/internal/yamldoc"
 	"github.com/troupe-dev/troupe/messages"
 	"github.com/troupe-dev/troupe/pipeline"
 )
@@ -130,7 +129,7 @@ func (d *deciding) resolve(m *messages.ResolveApproval) ([]proto.Message, *messa
 				return nil, AlreadyAnswered(m.GetApprovalId(), orText(it.Answer.GetChoice(), it.Status))
 			}
 			if choices := it.Asked.GetChoices(); messages.NoChoice(choices, m) { // what somebody mistyped is not taken for the first one
-				return nil, messages.Fail(messages.CodeBadRequest, fmt.Sprintf("%.80q is no choice of step %s", m.GetMessage(), ss.Path), yamldoc.DidYouMean(m.GetMessage(), choices))
+				return nil, messages.Fail(messages.CodeBadRequest, fmt.Sprintf("%.80q is no choice of step %s", m.GetMessage(), ss.Path), pipeline.DidYouMean(m.GetMessage(), choices))
 			}
 			return []proto.Message{&messages.HumanAnswered{
 				Step: ss.Path, Index: it.Asked.GetIndex(), ApprovalId: m.GetApprovalId(), Choice: messages.ChoiceOf(it.Asked.GetChoices(), m), By: m.GetBy(), Message: m.GetMessage(),

@@ -103,3 +103,6 @@ func (e *Expr) fields(word string, env types.Map) string {
 	slices.Sort(known)
 	return yamldoc.DidYouMean(word, known)
 }
+
+// DidYouMean is a hint for a word that is none of those that it may be.
+func DidYouMean(word string, of []string) string { return yamldoc.DidYouMean(word, of) }
