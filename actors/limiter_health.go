@@ -21,6 +21,7 @@ type health struct {
 const (
 	mostStrikes  = 5
 	shortPause   = time.Second     // is waited for also by who could ask another model
+	longestProbe = 4 * time.Second // between two calls that try whether it is back: one is no load, and a turn alone makes all of them
 	longestPause = 5 * time.Minute // that a provider is granted: what it says may be wrong
 )
 
@@ -46,7 +47,7 @@ func (h *health) note(now time.Time, m *messages.ReleasePermit) {
 		}
 		if h.strikes++; h.strikes >= mostStrikes {
 			h.opened++
-			h.pause(now, act.Backoff{First: time.Second, Max: 30 * time.Second}.Pause(h.opened))
+			h.pause(now, act.Backoff{First: time.Second, Max: longestProbe}.Pause(h.opened))
 		}
 	case messages.ReleasePermit_UNKNOWN:
 	}

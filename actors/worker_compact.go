@@ -283,7 +283,7 @@ func (w *Worker) summarised(c actor.Context, g *generation, m *generated) {
 	}
 	var me *model.Error
 	if errors.As(m.err, &me) && k.triesAgain(me.Class, g, m, w.svc) {
-		pause := pauseAfter(me, k.attempts)
+		pause := pauseAfter(me, pauses(k.attempts, k.unanswered, model.Attempts(g.model.Model), m.unanswered(g)))
 		w.become((*Worker).generating, stateWaiting)
 		wait := func(c actor.Context) {
 			w.retry.SetBy(w.svc.Clock, c, pause, func(gen uint64) any { return &retryDue{gen} })

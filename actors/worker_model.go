@@ -339,7 +339,7 @@ func (w *Worker) generationFailed(c actor.Context, err error, partial string) {
 			f.RetryAtUnixMs = w.svc.Now().UnixMilli() // it is known now
 		}
 		if w.triesAgain(me.Class, f) {
-			pause := pauseAfter(me, t.Failures+1)
+			pause := pauseAfter(me, w.pauses(f))
 			if w.substitute(t.Failures+1, f.GetClass()) != "" {
 				pause = 0 // another service is asked
 			}

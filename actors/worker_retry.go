@@ -32,19 +32,41 @@ func (w *Worker) triesAgain(class model.Class, f *messages.GenerationFailed) boo
 
 // attempts is how many attempts at the step have failed with the newest, of those that limits bound.
 func (w *Worker) attempts(f *messages.GenerationFailed) int {
+	unanswered, each := w.vain(f)
 	t := w.state.Turn()
-	each, unanswered := 1, t.Tries.Unanswered
+	return attempts(t.Failures+1-t.Tries.Waits, unanswered, each)
+}
+
+// pauses is which pause follows a failure.
+func (w *Worker) pauses(f *messages.GenerationFailed) int {
+	unanswered, each := w.vain(f)
+	return pauses(w.state.Turn().Failures+1, unanswered, each, f.GetUnanswered())
+}
+
+// vain is how many requests nothing has come of, with the newest, and how many of them are one attempt.
+func (w *Worker) vain(f *messages.GenerationFailed) (unanswered, each int) {
+	t := w.state.Turn()
+	each, unanswered = 1, t.Tries.Unanswered
 	if f.GetUnanswered() {
 		unanswered++
 	}
 	if r, err := w.svc.Models.Resolve(t.Gen.GetModel()); err == nil {
 		each = model.Attempts(r.Model)
 	}
-	return attempts(t.Failures+1-t.Tries.Waits, unanswered, each)
+	return unanswered, each
 }
 
 // attempts is how many attempts so many failures are, some of which are requests that nothing came of: each of these is an attempt, or several are one.
 func attempts(failures, unanswered, each int) int { return failures - unanswered + unanswered/each }
+
+// pauses is which pause follows so many failures, some of which are requests that nothing came of: those of one attempt are as far from each other as a
+// model's client would send them, and attempts are further and further from each other.
+func pauses(failures, unanswered, each int, newest bool) int {
+	if of := unanswered % each; newest && of > 0 {
+		return of
+	}
+	return attempts(failures, unanswered, each)
+}
 
 // noAnswer says whether a request failed that nothing came of, and that may succeed when it is sent again.
 func noAnswer(done *model.Completion, err error) bool {
@@ -117,10 +139,10 @@ func (w *Worker) substitute(failures int, class string) string {
 	return ""
 }
 
-// pauseAfter is how long one waits after so many failed attempts: as long as the provider asks for, and no longer than the Limiter believes it, which lets everybody
+// pauseAfter is how long the n-th pause is: as long as the provider asks for, and no longer than the Limiter believes it, which lets everybody
 // else try by then.
-func pauseAfter(err *model.Error, failures int) time.Duration {
-	return max(min(err.RetryAfter, longestPause), act.Backoff{First: 500 * time.Millisecond, Max: 30 * time.Second}.Pause(failures))
+func pauseAfter(err *model.Error, n int) time.Duration {
+	return max(min(err.RetryAfter, longestPause), act.Backoff{First: 500 * time.Millisecond, Max: 30 * time.Second}.Pause(n))
 }
 
 // stopTimers is for a worker that ends.

@@ -63,6 +63,10 @@ type textView struct {
 	printed strings.Builder
 	open    bool   // out is not at the beginning of a line
 	failed  string // why the newest model call gave nothing; "" when it did, or is under way
+	told    struct {
+		what string
+		at   int64
+	} // the failure that was told of last
 }
 
 func (v *textView) show(e *messages.Event, t *turnLog) error {
@@ -77,7 +81,7 @@ func (v *textView) show(e *messages.Event, t *turnLog) error {
 		v.printed.WriteString(e.GetText())
 		return v.write(e.GetText())
 	case messages.EventGenerationStarted:
-		v.again()
+		v.again(e.GetAtUnixMs())
 		if e.GetInsteadOf() != "" {
 			v.note("troupe: model %s is asked instead of %s", oneLine(e.GetModel(), 100), oneLine(e.GetInsteadOf(), 100))
 		}
@@ -99,10 +103,14 @@ func (v *textView) show(e *messages.Event, t *turnLog) error {
 	return nil
 }
 
+// sameFailure is how long, in ms, a failure is not told of again that is the same as the one before.
+const sameFailure = 10_000
+
 // again says that a model is asked once more, and why: a server that is down costs time.
-func (v *textView) again() {
-	if v.failed != "" {
+func (v *textView) again(at int64) {
+	if v.failed != "" && (v.failed != v.told.what || at-v.told.at >= sameFailure) {
 		v.note("troupe: the model gave no answer (%s); it is asked again", oneLine(v.failed, 200))
+		v.told.what, v.told.at = v.failed, at
 	}
 	v.failed = ""
 }
