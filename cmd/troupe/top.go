@@ -153,11 +153,12 @@ func (a *app) topText(ctx context.Context, loaded *config.Loaded, f *topFlags) (
 		}
 	}
 	var out bytes.Buffer
-	if err := table(&out, topHead(), topTable(all[:min(len(all), height)], time.Now())); err != nil {
+	rows := fitted(append([][]string{topHead()}, topTable(all[:min(len(all), height)], time.Now())...), width)
+	if err := table(&out, rows[0], rows[1:]); err != nil {
 		return "", err
 	}
 	text := fmt.Sprintf("%s  %s, %d at work%s\n", time.Now().Format(time.TimeOnly), count(len(all), "worker"), working, inMemory)
-	return text + narrowed(out.String(), width), nil
+	return narrowed(text+out.String(), width), nil // a line that is broken would be two to the next table
 }
 
 // topNode reaches who works on the data directory, as one who only watches.
