@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/troupe-dev/troupe/internal/yamldoc"
 )
@@ -77,6 +78,9 @@ func (f *File) Set(words []string) (map[string]any, error) {
 			return nil, fmt.Errorf("--set %s: no = in it; write --set NAME=VALUE", clip(w))
 		case in == nil:
 			return nil, fmt.Errorf("--set %s: the pipeline has no such input; %s", clip(name), yamldoc.DidYouMean(name, f.inputNames()))
+		}
+		if !utf8.ValidString(text) { // JSON has no other texts: its bytes would become others without a word
+			return nil, fmt.Errorf("--set %s: the value is not UTF-8; give the bytes encoded, for instance with base64", name)
 		}
 		v, err := in.read(text)
 		if err != nil {

@@ -144,7 +144,7 @@ func (a *app) createRun(ctx context.Context, f *pipelineFlags, plan *pipeline.Pl
 		return givenText(ctx, name)
 	})
 	if err != nil {
-		return nil, &exitError{code: exitInput, what: err.Error(), err: err}
+		return nil, wrongInput(err)
 	}
 	model := ""
 	if f.model != "" {
@@ -185,6 +185,16 @@ func (a *app) createRun(ctx context.Context, f *pipelineFlags, plan *pipeline.Pl
 		}
 	}
 	return create, nil
+}
+
+// wrongInput is why a run cannot have an input: what became of its file, or that its value is none.
+func wrongInput(err error) error {
+	e := *classify(err)
+	if e.code == exitFailed {
+		e.code = exitInput
+	}
+	e.what, e.err = err.Error(), err
+	return &e
 }
 
 // beginRun starts a run or goes on with one, which the flags name from then on.
