@@ -18,7 +18,7 @@ import (
 // TestACancelTakesBackWhatIsOnItsWayToAnotherWorker has a message that is tried again, as its receiver was full.
 func TestACancelTakesBackWhatIsOnItsWayToAnotherWorker(t *testing.T) {
 	h, clock, done, s, a, b := refusedOnce(t)
-	if c := actortest.Ask[*messages.Cancelled](h, s, &messages.CancelSession{Inputs: true}); c.GetTurns() != 2 || c.GetInputs() != 1 {
+	if c := actortest.Ask[*messages.Cancelled](h, s, &messages.CancelSession{Inputs: true}); c.GetTurns() != 2 || c.GetInputs() != 0 || c.GetMessages() != 1 {
 		t.Errorf("cancelled %v", c)
 	}
 	done.Open()

@@ -80,8 +80,9 @@ func addCancelled(sum *messages.Cancelled, replies []proto.Message) (found bool)
 		if x, ok := r.(*messages.Cancelled); ok {
 			sum.Turns += x.GetTurns()
 			sum.Inputs += x.GetInputs()
+			sum.Messages += x.GetMessages()
 			sum.Jobs += x.GetJobs()
-			found = found || x.GetTurns()+x.GetInputs() > 0
+			found = found || x.GetTurns()+x.GetInputs()+x.GetMessages() > 0
 		}
 	}
 	return found

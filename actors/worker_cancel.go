@@ -34,7 +34,7 @@ func (w *Worker) cancel(c actor.Context, m *messages.CancelSession) {
 	asked := proto.CloneOf(m)
 	asked.WorkerId = w.id // should it be handed back
 	unsent, n := w.unsent(m)
-	w.cancels = append(w.cancels, canceller{asked, c.Sender(), int32(len(taken) + n)})
+	w.cancels = append(w.cancels, canceller{asked, c.Sender(), &messages.Cancelled{Turns: 1, Inputs: int32(len(taken)), Messages: n}})
 	if facts = slices.Concat(facts, taken, unsent); len(facts) > 0 {
 		w.append(c, nil, func(c actor.Context) {
 			w.allWithdrawn(c, taken)
@@ -46,9 +46,9 @@ func (w *Worker) cancel(c actor.Context, m *messages.CancelSession) {
 
 // canceller awaits the end of a cancelled turn.
 type canceller struct {
-	asked  *messages.CancelSession
-	pid    *actor.PID
-	inputs int32 // that were taken back for it
+	asked *messages.CancelSession
+	pid   *actor.PID
+	found *messages.Cancelled // what there was to cancel
 }
 
 // author is who cancels: nobody else may call himself a limit.
@@ -68,7 +68,7 @@ func byWords(t *conversation.Turn) bool {
 func (w *Worker) cancelWords(c actor.Context, m *messages.CancelSession) {
 	asker, taken := c.Sender(), w.takenBack(m)
 	unsent, n := w.unsent(m)
-	reply := &messages.Cancelled{Inputs: int32(len(taken) + n), Jobs: w.svc.folders.jobsOf(w.id)}
+	reply := &messages.Cancelled{Inputs: int32(len(taken)), Messages: n, Jobs: w.svc.folders.jobsOf(w.id)}
 	if len(taken)+len(unsent) == 0 {
 		c.Respond(reply)
 		return
@@ -108,7 +108,7 @@ func (w *Worker) allWithdrawn(c actor.Context, facts []proto.Message) {
 
 // unsent takes back, when what waits or was written is taken back, the messages to others that have not arrived. A result of a child that was cancelled along with its
 // parent is no message any more: it is taken note of and wakes nobody. n counts the messages.
-func (w *Worker) unsent(m *messages.CancelSession) (facts []proto.Message, n int) {
+func (w *Worker) unsent(m *messages.CancelSession) (facts []proto.Message, n int32) {
 	if !m.GetInputs() && !m.GetWords() {
 		return nil, 0
 	}
@@ -262,7 +262,7 @@ func (w *Worker) cancelStaged(c actor.Context, m *messages.CancelSession) {
 		w.append(c, asker, func(c actor.Context) {
 			w.ground(c, unsent)
 			if asker != nil {
-				c.Send(asker, &messages.Cancelled{Inputs: int32(n), Jobs: w.svc.folders.jobsOf(w.id)})
+				c.Send(asker, &messages.Cancelled{Messages: n, Jobs: w.svc.folders.jobsOf(w.id)})
 			}
 			if w.closing.asked != nil || !w.leases.busy() {
 				w.advance(c)
@@ -285,7 +285,7 @@ func (w *Worker) cancelStaged(c actor.Context, m *messages.CancelSession) {
 		w.allWithdrawn(c, taken)
 		w.ground(c, unsent)
 		if asker != nil {
-			c.Send(asker, &messages.Cancelled{Turns: 1, Inputs: int32(len(taken) - 1 + n), Jobs: w.svc.folders.jobsOf(w.id)})
+			c.Send(asker, &messages.Cancelled{Turns: 1, Inputs: int32(len(taken) - 1), Messages: n, Jobs: w.svc.folders.jobsOf(w.id)})
 		}
 		w.giveBackAll(c)
 		w.advance(c)

@@ -314,7 +314,8 @@ func (w *Worker) turnDone(c actor.Context) {
 	}
 	for _, x := range w.cancels {
 		if x.pid != nil {
-			c.Send(x.pid, &messages.Cancelled{Turns: 1, Inputs: x.inputs, Jobs: w.svc.folders.jobsOf(w.id)})
+			x.found.Jobs = w.svc.folders.jobsOf(w.id)
+			c.Send(x.pid, x.found)
 		}
 	}
 	w.cancels = nil

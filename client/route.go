@@ -312,7 +312,7 @@ func cancelled(body []byte, _ http.Header) (proto.Message, error) {
 	if err := json.Unmarshal(body, &j); err != nil {
 		return nil, fmt.Errorf("decode the reply: %w", err)
 	}
-	return &messages.Cancelled{Turns: j.Turns, Inputs: j.Inputs, Jobs: j.Jobs, Ended: j.Ended}, nil
+	return &messages.Cancelled{Turns: j.Turns, Inputs: j.Inputs, Messages: j.Messages, Jobs: j.Jobs, Ended: j.Ended}, nil
 }
 
 func jobs(body []byte, _ http.Header) (proto.Message, error) {

@@ -119,7 +119,7 @@ func (a *api) cancel(w http.ResponseWriter, r *http.Request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	return ok(messages.CancelledJSON{Turns: c.GetTurns(), Inputs: c.GetInputs(), Jobs: c.GetJobs(), Ended: c.GetEnded()})
+	return ok(messages.CancelledJSON{Turns: c.GetTurns(), Inputs: c.GetInputs(), Messages: c.GetMessages(), Jobs: c.GetJobs(), Ended: c.GetEnded()})
 }
 
 // history is a conversation's; without a worker in the address, that of the session's first.

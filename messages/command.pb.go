@@ -2452,10 +2452,11 @@ func (x *CancelSession) GetOnly() bool {
 
 type Cancelled struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Turns         int32                  `protobuf:"varint,1,opt,name=turns,proto3" json:"turns,omitempty"`   // how many open turns were told to stop, and inputs taken back that waited for their workspace
-	Inputs        int32                  `protobuf:"varint,2,opt,name=inputs,proto3" json:"inputs,omitempty"` // how many more inputs were taken back
-	Jobs          int32                  `protobuf:"varint,3,opt,name=jobs,proto3" json:"jobs,omitempty"`     // commands that agents left running, and that go on
-	Ended         int32                  `protobuf:"varint,105,opt,name=ended,proto3" json:"ended,omitempty"` // commands that agents had left running, and that were ended
+	Turns         int32                  `protobuf:"varint,1,opt,name=turns,proto3" json:"turns,omitempty"`         // how many open turns were told to stop, and inputs taken back that waited for their workspace
+	Inputs        int32                  `protobuf:"varint,2,opt,name=inputs,proto3" json:"inputs,omitempty"`       // how many more inputs were taken back
+	Messages      int32                  `protobuf:"varint,198,opt,name=messages,proto3" json:"messages,omitempty"` // of agents to each other that had not arrived, and were dropped
+	Jobs          int32                  `protobuf:"varint,3,opt,name=jobs,proto3" json:"jobs,omitempty"`           // commands that agents left running, and that go on
+	Ended         int32                  `protobuf:"varint,105,opt,name=ended,proto3" json:"ended,omitempty"`       // commands that agents had left running, and that were ended
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2500,6 +2501,13 @@ func (x *Cancelled) GetTurns() int32 {
 func (x *Cancelled) GetInputs() int32 {
 	if x != nil {
 		return x.Inputs
+	}
+	return 0
+}
+
+func (x *Cancelled) GetMessages() int32 {
+	if x != nil {
+		return x.Messages
 	}
 	return 0
 }
@@ -13949,10 +13957,11 @@ const file_command_proto_rawDesc = "" +
 	"\x06inputs\x18\x04 \x01(\bR\x06inputs\x12\x12\n" +
 	"\x04jobs\x18i \x01(\bR\x04jobs\x12\x14\n" +
 	"\x05words\x18g \x01(\bR\x05words\x12\x12\n" +
-	"\x04only\x18h \x01(\bR\x04only\"c\n" +
+	"\x04only\x18h \x01(\bR\x04only\"\x80\x01\n" +
 	"\tCancelled\x12\x14\n" +
 	"\x05turns\x18\x01 \x01(\x05R\x05turns\x12\x16\n" +
-	"\x06inputs\x18\x02 \x01(\x05R\x06inputs\x12\x12\n" +
+	"\x06inputs\x18\x02 \x01(\x05R\x06inputs\x12\x1b\n" +
+	"\bmessages\x18\xc6\x01 \x01(\x05R\bmessages\x12\x12\n" +
 	"\x04jobs\x18\x03 \x01(\x05R\x04jobs\x12\x14\n" +
 	"\x05ended\x18i \x01(\x05R\x05ended\")\n" +
 	"\n" +

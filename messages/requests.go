@@ -124,10 +124,11 @@ type ReleaseJSON struct {
 
 // CancelledJSON says how many turns were told to stop.
 type CancelledJSON struct {
-	Turns  int32 `json:"turns"`
-	Inputs int32 `json:"inputs,omitempty"` // taken back
-	Jobs   int32 `json:"jobs,omitempty"`   // commands that agents left running, and that go on
-	Ended  int32 `json:"ended,omitempty"`  // commands that agents had left running, and that were ended
+	Turns    int32 `json:"turns"`
+	Inputs   int32 `json:"inputs,omitempty"`   // taken back
+	Messages int32 `json:"messages,omitempty"` // of agents to each other that had not arrived, and were dropped
+	Jobs     int32 `json:"jobs,omitempty"`     // commands that agents left running, and that go on
+	Ended    int32 `json:"ended,omitempty"`    // commands that agents had left running, and that were ended
 }
 
 // CallToolJSON calls a tool in a session. Arguments are an object, or a string that holds one, as

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -78,21 +77,29 @@ func (a *app) cancel(ctx context.Context, n node, session, worker string, f *can
 	if err != nil {
 		return err
 	}
-	j := messages.CancelledJSON{Turns: c.GetTurns(), Inputs: c.GetInputs(), Jobs: c.GetJobs(), Ended: c.GetEnded()}
+	j := messages.CancelledJSON{Turns: c.GetTurns(), Inputs: c.GetInputs(), Messages: c.GetMessages(), Jobs: c.GetJobs(), Ended: c.GetEnded()}
 	if j.Jobs > 0 {
 		a.note("troupe: %s that agents left running go on: --jobs ends them", count(int(j.Jobs), "command"))
 	}
 	return a.emit(j, func(w io.Writer) error {
-		text := fmt.Sprintf("%d turns cancelled, %d inputs taken back\n", j.Turns, j.Inputs)
-		if j.Ended > 0 {
-			text = strings.TrimSuffix(text, "\n") + fmt.Sprintf(", %s ended\n", count(int(j.Ended), "command"))
-		}
-		if j.Turns == 0 && j.Inputs == 0 && j.Ended == 0 {
-			text = "nothing was under way\n"
-		}
-		_, err := io.WriteString(w, text)
+		_, err := io.WriteString(w, cancelledText(j)+"\n")
 		return err
 	})
+}
+
+// cancelledText says what there was to cancel. A message is no input before it has arrived.
+func cancelledText(j messages.CancelledJSON) string {
+	if j.Turns == 0 && j.Inputs == 0 && j.Messages == 0 && j.Ended == 0 {
+		return "nothing was under way"
+	}
+	text := fmt.Sprintf("%s cancelled, %s taken back", count(int(j.Turns), "turn"), count(int(j.Inputs), "input"))
+	if j.Messages > 0 {
+		text += fmt.Sprintf(", %s dropped that had not arrived", count(int(j.Messages), "message"))
+	}
+	if j.Ended > 0 {
+		text += fmt.Sprintf(", %s ended", count(int(j.Ended), "command"))
+	}
+	return text
 }
 
 func newRemove(a *app) *cobra.Command {

@@ -29,7 +29,7 @@ func TestCancelEndsATurnInAnotherProcessAndKeepsWhatWasSaid(t *testing.T) {
 		}
 	}
 	code, out, stderr := m.run("cancel", id, "--reason", "enough")
-	if code != exitDone || out != "1 turns cancelled, 0 inputs taken back\n" {
+	if code != exitDone || out != "1 turn cancelled, 0 inputs taken back\n" {
 		t.Errorf("cancel ended with %d: %s%s", code, out, stderr)
 	}
 	if code, _ := r.wait(); code != exitInterrupted {
@@ -51,6 +51,18 @@ func TestCancelEndsATurnInAnotherProcessAndKeepsWhatWasSaid(t *testing.T) {
 	}
 	if code, _, stderr := m.run("cancel", "ses_none"); code != exitMissing || !strings.Contains(stderr, "no session") {
 		t.Errorf("cancel of nothing ended with %d: %s", code, stderr)
+	}
+}
+
+func TestWhatACancelEndsIsCountedApart(t *testing.T) {
+	for want, j := range map[string]messages.CancelledJSON{
+		"2 turns cancelled, 1 input taken back, 3 messages dropped that had not arrived, 1 command ended": {Turns: 2, Inputs: 1, Messages: 3, Jobs: 4, Ended: 1},
+		"0 turns cancelled, 0 inputs taken back, 1 message dropped that had not arrived":                  {Messages: 1},
+		"nothing was under way": {Jobs: 1},
+	} {
+		if got := cancelledText(j); got != want {
+			t.Errorf("%+v is told as %q", j, got)
+		}
 	}
 }
 
