@@ -11,7 +11,12 @@ func Excerpt(lines []string, line, col int, hide func([]rune) []rune) string {
 	if line < 1 || line > len(lines) || col < 1 {
 		return ""
 	}
-	raw := []rune(strings.TrimSuffix(lines[line-1], "\r"))
+	return ExcerptOf(lines[line-1], line, col, hide)
+}
+
+// ExcerptOf is Excerpt of a line of which the text is at hand.
+func ExcerptOf(text string, line, col int, hide func([]rune) []rune) string {
+	raw := []rune(strings.TrimSuffix(text, "\r"))
 	col = min(col, len(raw)+1)
 	const width, lookBack = 100, 200 // of what is shown; before it, for a key whose value is shown
 	start := 0

@@ -32,6 +32,7 @@ type (
 		Agent     string     `json:"agent,omitempty"`
 		Model     string     `json:"model,omitempty"`
 		Window    int64      `json:"window,omitempty"`
+		Attempts  int        `json:"attempts,omitempty"` // how often the model sends a request that nothing comes of; 0: once
 		MaxTokens int64      `json:"max_tokens,omitempty"`
 		After     int        `json:"after,omitempty"` // messages and answer of that call stand before the messages
 		Setup     int        `json:"setup,omitempty"` // what is missing of system and tools is that call's; else it is that of after
@@ -158,6 +159,15 @@ type reader struct {
 	file string
 	data []byte
 	out  *Recording
+
+	counted, before int // bytes whose lines were counted, and how many these are: records are many
+}
+
+// line is the number of the line in which a byte stands; they are asked for in their order.
+func (r *reader) line(at int) int {
+	r.before += bytes.Count(r.data[r.counted:at], []byte("\n"))
+	r.counted = at
+	return 1 + r.before
 }
 
 // fault is an error about the byte at off.
@@ -170,10 +180,9 @@ func (r *reader) fault(off int, fix, format string, a ...any) error {
 	if i := bytes.IndexByte(r.data[start:], '\n'); i >= 0 {
 		end = start + i
 	}
-	lines := make([]string, line) // only the last is shown
-	lines[line-1] = strings.ToValidUTF8(string(r.data[start:end]), "\uFFFD")
+	shown := strings.ToValidUTF8(string(r.data[start:end]), "\uFFFD")
 	what := fmt.Sprintf("%s:%d:%d: %s", r.file, line, column, fmt.Sprintf(format, a...))
-	return errors.New(yamldoc.Told(what, yamldoc.Excerpt(lines, line, column, nil), fix))
+	return errors.New(yamldoc.Told(what, yamldoc.ExcerptOf(shown, line, column, nil), fix))
 }
 
 const recordAgain = "record again into another file, with --record FILE"
@@ -195,8 +204,7 @@ func read(file string, data []byte) (*Recording, error) {
 		}
 		n, err := r.record(at)
 		if errors.Is(err, io.ErrUnexpectedEOF) && r.out.lives > 0 {
-			line := 1 + bytes.Count(data[:at], []byte("\n"))
-			r.out.Torn = fmt.Sprintf("%s:%d: the last record is cut off: who recorded was killed while it was written; it is not used", file, line)
+			r.out.Torn = fmt.Sprintf("%s:%d: the last record is cut off: who recorded was killed while it was written; it is not used", file, r.line(at))
 			break
 		}
 		if err != nil {
@@ -270,7 +278,11 @@ func place(raw []byte, name string) int {
 func (r *reader) decoding(at int, raw []byte, err error, known []string) error {
 	var typed *json.UnmarshalTypeError
 	if errors.As(err, &typed) {
-		return r.fault(at+max(0, int(typed.Offset)-1), recordAgain, "%s of JSON cannot be %s", typed.Value, typed.Field)
+		off := int(typed.Offset) - 1
+		if key := typed.Field[strings.LastIndexByte(typed.Field, '.')+1:]; slices.Contains([]string{"text", "system", "reasoning"}, key) { // it counts from there
+			off = place(raw, key)
+		}
+		return r.fault(at+max(0, off), recordAgain, "%s of JSON cannot be %s", typed.Value, typed.Field)
 	}
 	if name, ok := strings.CutPrefix(err.Error(), `json: unknown field "`); ok {
 		name = strings.TrimSuffix(name, `"`)
@@ -280,11 +292,11 @@ func (r *reader) decoding(at int, raw []byte, err error, known []string) error {
 }
 
 func (r *reader) call(at int, raw []byte) error {
-	c := &call{at: at, line: 1 + bytes.Count(r.data[:at], []byte("\n")), life: r.out.lives}
+	c := &call{at: at, line: r.line(at), life: r.out.lives}
 	d := &c.doc
 	if err := strict(raw, d); err != nil {
 		return r.decoding(at, raw, err, []string{
-			"agent", "after", "answer", "arguments", "cached", "call", "calls", "class", "error", "finish", "id", "input", "max_tokens", "message", "messages", "model",
+			"agent", "after", "answer", "arguments", "attempts", "cached", "call", "calls", "class", "error", "finish", "id", "input", "max_tokens", "message", "messages", "model",
 			"name", "output", "reasoning", "role", "schema", "setup", "status", "system", "text", "tool", "tools", "usage", "window",
 		})
 	}
@@ -314,6 +326,9 @@ func (r *reader) call(at int, raw []byte) error {
 
 // wrong is what is wrong with a call by itself, and below which key.
 func (d *document) wrong() (what, key string) {
+	if d.Attempts < 0 {
+		return fmt.Sprintf("%d is no number of attempts", d.Attempts), "attempts"
+	}
 	for _, m := range d.Messages {
 		switch messages.Role(m.Role) {
 		case messages.User, messages.Assistant, messages.ToolRole:
@@ -333,9 +348,12 @@ func (d *document) wrong() (what, key string) {
 		if _, ok := canned.StatusOf(e.Class); !ok {
 			return fmt.Sprintf("%q is no class of error", yamldoc.Printable(string(e.Class))), "class"
 		}
-		if e.Status != 0 && (e.Status < 400 || e.Status > 599) {
+		if e.Status != 0 && !isStatus(e.Status) {
 			return fmt.Sprintf("%d is no status of an error (400 to 599)", e.Status), "status"
 		}
 	}
 	return "", ""
 }
+
+// isStatus says whether an HTTP status is that of an error.
+func isStatus(n int) bool { return 400 <= n && n <= 599 }

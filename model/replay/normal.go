@@ -152,7 +152,7 @@ func (n *names) listed(system string) string {
 
 // arguments are those of a call, in which a workspace may be named.
 func (n *names) arguments(s string) string {
-	s = n.stable(s)
+	s = n.said(s)
 	for i, name := range n.called {
 		for _, named := range []string{`"workspace_id":"`, `"workspace_id": "`} {
 			s = strings.ReplaceAll(s, named+name+`"`, named+workspaceName(i+1)+`"`)
@@ -180,19 +180,37 @@ func (n *names) clean(s string) string {
 	return s
 }
 
+// said is stable for what a model says. A place below the folder for temporary files that it is the first to name is its own, and stays as it is.
+func (n *names) said(s string) string {
+	return n.named(s, func(place string) string {
+		if n.of[place] == "" {
+			n.of[place] = place
+		}
+		return n.of[place]
+	})
+}
+
 // stable has names in place of ids and places. fill is the way back.
 func (n *names) stable(s string) string {
+	return n.named(s, func(place string) string { return n.call("temp", place) })
+}
+
+func (n *names) named(s string, temp func(place string) string) string {
 	s = strings.ReplaceAll(n.clean(s), "⟦", "⟦⟦")
 	for _, f := range n.folders {
 		s = replacePath(s, f, n.of[f])
 	}
-	s = n.temp.ReplaceAllStringFunc(s, func(dir string) string { return n.call("temp", dir) })
+	s = n.temp.ReplaceAllStringFunc(s, temp)
 	return n.id.ReplaceAllStringFunc(s, func(id string) string { return n.call(id[:3], id) })
 }
 
-// replacePath replaces a path where it ends there, or goes on with a further element.
+// inName are characters that a name of a file is made of, in ASCII.
+const inName = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
+
+// replacePath replaces a path where it ends there, or goes on with a further element. One of a single element, such as /app, begins there, too: src/app is another.
 func replacePath(s, path, name string) string {
 	var b strings.Builder
+	short := strings.LastIndexAny(path, `/\`) <= 0
 	for {
 		i := strings.Index(s, path)
 		if i < 0 {
@@ -201,7 +219,7 @@ func replacePath(s, path, name string) string {
 		}
 		end := i + len(path)
 		b.WriteString(s[:i])
-		if end < len(s) && strings.ContainsAny(s[end:end+1], "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") {
+		if end < len(s) && strings.ContainsAny(s[end:end+1], inName) || short && i > 0 && strings.ContainsAny(s[i-1:i], inName+".~})") {
 			b.WriteString(path)
 		} else {
 			b.WriteString(name)
@@ -242,7 +260,7 @@ func (n *names) loose(s string, durations bool) string {
 func (n *names) message(m *messages.Message) message {
 	switch m.Role {
 	case messages.Assistant:
-		a := &answer{Text: text(n.stable(m.Text))}
+		a := &answer{Text: text(n.said(m.Text))}
 		for _, c := range m.ToolCalls {
 			a.Calls = append(a.Calls, toolCall{Name: n.clean(c.GetName()), Arguments: n.arguments(c.GetArguments())})
 		}

@@ -22,10 +22,10 @@ type call struct {
 	tools    []tool
 	before   *call // whose messages and answer stand before its own
 	head     sum
-	asked    sum // of the messages of the request
-	answered sum // of those and the answer
-	count    int // messages of the request
-	replaced bool
+	asked    sum  // of the messages of the request
+	answered sum  // of those and the answer
+	count    int  // messages of the request
+	replaced bool // it is not played: what came later stands for it
 }
 
 // settle finds what a call has from those before it.
@@ -78,40 +78,43 @@ func (c *call) messages(p *patterns) []message {
 }
 
 // index makes the table of calls. What a later opening of the file has recorded replaces the newest of what earlier ones have for the same request:
-// who recorded was killed before that answer was of use, and asked again.
+// who recorded was killed before that answer was of use, and asked again. A failure after which another model was asked the same is replaced by that one's
+// answer: who plays both has no other to go to.
 func (r *Recording) index() {
 	r.byKey = make(map[sum][]*call, len(r.calls))
-	lives := make(map[sum]map[int]int)
-	of := func(c *call) sum { return key(head(c.doc.Agent, nil), key(c.head, c.asked)) }
-	for _, c := range r.calls {
-		if lives[of(c)] == nil {
-			lives[of(c)] = make(map[int]int)
+	since := make(map[sum]*later)
+	for _, c := range slices.Backward(r.calls) {
+		k := key(head(c.doc.Agent, nil), key(c.head, c.asked))
+		if since[k] == nil {
+			since[k] = &later{life: c.life}
 		}
-		lives[of(c)][c.life]++
+		c.replaced = since[k].replaces(c)
 	}
-	seen := make(map[sum]map[int]int)
 	for _, c := range r.calls {
-		k := of(c)
-		if seen[k] == nil {
-			seen[k] = make(map[int]int)
+		if k := key(c.head, c.asked); !c.replaced {
+			r.byKey[k] = append(r.byKey[k], c)
 		}
-		seen[k][c.life]++
-		if c.replaced = replaced(lives[k], c.life, seen[k][c.life]); c.replaced {
-			continue
-		}
-		r.byKey[key(c.head, c.asked)] = append(r.byKey[key(c.head, c.asked)], c)
 	}
 }
 
-// replaced says whether the nth record of a life was recorded anew. lives has how many there are of each.
-func replaced(lives map[int]int, life, n int) bool {
-	newer, same := 0, lives[life]
-	for l, count := range lives {
-		if l > life {
-			newer += count
-		}
+// later are the calls of one request behind one of them.
+type later struct {
+	life, here, newer int // the opening of the file that is looked at, and how many calls it and those after it have
+	models            []string
+}
+
+// replaces says whether they replace a call, and takes it in. Calls come from the last to the first.
+func (l *later) replaces(c *call) bool {
+	if l.life != c.life {
+		l.life, l.newer, l.here = c.life, l.newer+l.here, 0
 	}
-	return n > same-newer
+	again := l.here < l.newer
+	stood := c.doc.Error != nil && slices.ContainsFunc(l.models, func(m string) bool { return m != c.doc.Model })
+	l.here++
+	if len(l.models) < 2 && !slices.Contains(l.models, c.doc.Model) { // of two, one is another
+		l.models = append(l.models, c.doc.Model)
+	}
+	return again || stood
 }
 
 // player is a recording being played.
@@ -121,11 +124,11 @@ type player struct {
 	redact Redactor
 
 	mu    sync.Mutex
-	given map[*call]bool
+	given map[*call]int // how often
 }
 
 func (r *Recording) player(o Options) *player {
-	return &player{patterns: r.patterns, of: r, redact: o.Redact, given: make(map[*call]bool)}
+	return &player{patterns: r.patterns, of: r, redact: o.Redact, given: make(map[*call]int)}
 }
 
 // Title implements canned.Source.
@@ -173,12 +176,12 @@ func (p *player) find(n *normal) *call {
 		if !sameAgent(n.agent, c.doc.Agent) {
 			continue
 		}
-		if last = c; !p.given[c] {
+		if last = c; p.given[c] == 0 {
 			break
 		}
 	}
 	if last != nil {
-		p.given[last] = true
+		p.given[last]++
 	}
 	return last
 }
@@ -189,14 +192,14 @@ func sameAgent(a, b string) bool { return a == b || a == "" || b == "" }
 func (p *player) giveBack(c *call) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	delete(p.given, c)
+	p.given[c]--
 }
 
 func (p *player) unplayed() (out []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, c := range p.of.calls {
-		if !p.given[c] && !c.replaced {
+		if p.given[c] == 0 && !c.replaced {
 			out = append(out, fmt.Sprintf("%s:%d: call %d%s was never asked for", p.of.file, c.line, c.doc.Call, of(c.doc.Agent)))
 		}
 	}
@@ -250,7 +253,7 @@ func (p *player) nearest(n *normal) *call {
 			score[2] = 1
 		}
 		p.mu.Lock()
-		if !p.given[c] {
+		if p.given[c] == 0 {
 			score[4] = 1
 		}
 		p.mu.Unlock()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"iter"
 	"os"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 	"sync"
 
 	"github.com/troupe-dev/troupe/model"
+	"github.com/troupe-dev/troupe/model/canned"
 )
 
 // Recorder writes down the calls of models. It is safe for concurrent use.
@@ -22,10 +24,12 @@ type Recorder struct {
 	*patterns
 	path   string
 	redact Redactor
+	made   bool // the file was not there
 
 	mu       sync.Mutex
 	f        *os.File
-	size     int64 // as we left it
+	size     int64  // as we left it
+	head     []byte // what begins this life of the file, until its first call is written
 	of       *Recording
 	answered map[sum]*call // the newest call after which the messages are these
 	heads    map[sum]*call // the newest call with this system prompt and these tools
@@ -35,16 +39,18 @@ type Recorder struct {
 }
 
 // Open makes a file to record in, for its owner alone, or goes on with one: what is recorded now is added. redact takes secrets out; nil:
-// nothing is secret. A file that is not a recording is refused, and stays as it is.
+// nothing is secret. A file that is not a recording is refused, and stays as it is. One that was made is removed by Close when there was no call.
 func Open(path string, redact Redactor) (*Recorder, error) {
-	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+	info, err := os.Stat(path)
+	if err == nil && !info.Mode().IsRegular() {
 		return nil, fmt.Errorf("record in %s: it is no file", path)
 	}
+	made := errors.Is(err, fs.ErrNotExist)
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600) //nolint:gosec // who records names it
 	if err != nil {
 		return nil, fmt.Errorf("record: %w", err)
 	}
-	r := &Recorder{path: path, redact: redact, f: f, answered: map[sum]*call{}, heads: map[sum]*call{}, toolsets: map[sum]*call{}}
+	r := &Recorder{path: path, redact: redact, made: made, f: f, answered: map[sum]*call{}, heads: map[sum]*call{}, toolsets: map[sum]*call{}}
 	if err := r.begin(); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
@@ -52,7 +58,7 @@ func Open(path string, redact Redactor) (*Recorder, error) {
 	return r, nil
 }
 
-// begin reads what is there, and begins another life of the file.
+// begin reads what is there. The first call that is recorded begins another life of the file.
 func (r *Recorder) begin() error {
 	data, err := io.ReadAll(io.LimitReader(r.f, maxFileBytes+1))
 	if err != nil {
@@ -66,7 +72,7 @@ func (r *Recorder) begin() error {
 	}
 	if r.of.Torn != "" {
 		r.Torn = r.of.Torn
-		if err := r.f.Truncate(int64(r.of.whole)); err != nil {
+		if err := os.Truncate(r.path, int64(r.of.whole)); err != nil { // by itself: on Windows who appends may not
 			return fmt.Errorf("record in %s: take off what is cut off: %w", r.path, err)
 		}
 		data = data[:r.of.whole]
@@ -78,14 +84,11 @@ func (r *Recorder) begin() error {
 		return fmt.Errorf("record in %s: %w", r.path, err)
 	}
 	r.size = int64(len(data))
-	b, err := encode(header{version})
-	if err != nil {
-		return err
-	}
+	r.head, err = encode(header{version})
 	if r.of.whole > 0 && data[len(data)-1] != '\n' {
-		b = append([]byte("\n"), b...)
+		r.head = append([]byte("\n"), r.head...)
 	}
-	return r.write(b)
+	return err
 }
 
 // know takes a call into what later ones are told apart by.
@@ -125,6 +128,9 @@ func (r *Recorder) Close() error {
 	err := r.f.Sync()
 	err = errors.Join(err, r.f.Close())
 	r.f = nil
+	if info, serr := os.Stat(r.path); r.made && r.wrote == 0 && serr == nil && info.Size() == 0 {
+		err = errors.Join(err, os.Remove(r.path))
+	}
 	if err != nil {
 		err = fmt.Errorf("record in %s: %w", r.path, err)
 	}
@@ -146,6 +152,14 @@ type recorded struct {
 
 // Attempts is the model's own; see model.Attempts.
 func (m *recorded) Attempts() int { return model.Attempts(m.of) }
+
+// Unplayed are those of the model, where it plays something: of what is being recorded nothing is left over.
+func (m *recorded) Unplayed() []string {
+	if p, ok := m.of.(interface{ Unplayed() []string }); ok {
+		return p.Unplayed()
+	}
+	return nil
+}
 
 // Stream implements model.Model.
 func (m *recorded) Stream(ctx context.Context, req *model.Request) iter.Seq2[model.Event, error] {
@@ -179,32 +193,47 @@ func (m *recorded) answered(req *model.Request, seen []model.Event) {
 	if err != nil { // who asks finds that, too, and asks again
 		return
 	}
-	m.r.record(req, m.window, func(d *document, n *names) {
-		a := &answer{Text: text(n.stable(said.Text)), Reasoning: text(n.stable(said.Reasoning)), Finish: said.Reason}
+	m.record(req, func(d *document, n *names) {
+		a := &answer{Text: text(n.said(said.Text)), Finish: said.Reason}
 		for _, c := range said.ToolCalls {
 			a.Calls = append(a.Calls, toolCall{ID: n.clean(c.GetId()), Name: n.clean(c.GetName()), Arguments: n.arguments(c.GetArguments())})
 		}
 		if u := said.Usage; u != nil {
 			a.Usage = &usage{Input: u.GetInputTokens(), Output: u.GetOutputTokens(), Cached: u.GetCachedTokens(), Reasoning: u.GetReasoningTokens()}
 		}
+		a.Reasoning = text(n.said(said.Reasoning)) // after what later requests have of it
 		d.Answer = a
 	})
 }
 
 func (m *recorded) failed(ctx context.Context, req *model.Request, err error) {
 	var me *model.Error
-	if ctx.Err() != nil || !errors.As(err, &me) || me.Class == model.Unmatched {
-		return // nobody's answer: it was cancelled, or there is no model
+	if ctx.Err() != nil || !errors.As(err, &me) {
+		return // nobody's answer: it was cancelled
 	}
-	m.r.record(req, m.window, func(d *document, n *names) {
-		d.Error = &callError{Class: me.Class, Status: me.Status, Message: n.loose(n.stable(me.Message), true)}
+	if _, known := canned.StatusOf(me.Class); !known {
+		return // there is no model; or what failed is known to this one alone
+	}
+	m.record(req, func(d *document, n *names) {
+		d.Error = &callError{Class: me.Class, Message: n.loose(n.stable(me.Message), true)}
+		if isStatus(me.Status) {
+			d.Error.Status = me.Status
+		}
 	})
 }
 
+func (m *recorded) record(req *model.Request, came func(*document, *names)) {
+	d := document{Window: m.window}
+	if n := m.Attempts(); n > 1 {
+		d.Attempts = n
+	}
+	m.r.record(req, d, came)
+}
+
 // record adds a call to the file.
-func (r *Recorder) record(req *model.Request, window int64, came func(*document, *names)) {
+func (r *Recorder) record(req *model.Request, d document, came func(*document, *names)) {
 	n := r.normalise(req, r.redact)
-	d := document{Agent: n.agent, Model: n.names.clean(req.Model), Window: window, MaxTokens: req.MaxTokens}
+	d.Agent, d.Model, d.MaxTokens = n.agent, n.names.clean(req.Model), req.MaxTokens
 	if filepath.IsAbs(d.Model) { // a script's file, which lies elsewhere elsewhere
 		d.Model = filepath.Base(d.Model)
 	}
@@ -216,8 +245,12 @@ func (r *Recorder) record(req *model.Request, window int64, came func(*document,
 	}
 	r.link(&d, n)
 	b, err := encode(&d)
+	if what, _ := d.wrong(); err == nil && what != "" { // it could not be read again
+		err = fmt.Errorf("record in %s: %s", r.path, what)
+	}
 	if err == nil {
-		err = r.write(b)
+		err = r.write(append(r.head, b...))
+		r.head = nil
 	}
 	if err != nil {
 		r.err = fmt.Errorf("%w: call %d, and all after it, are not recorded", err, d.Call)

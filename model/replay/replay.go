@@ -94,6 +94,15 @@ func (r *Recording) Window() int64 {
 	return window
 }
 
+// attempts is how often the models that were recorded sent a request that nothing came of: as many such failures of a step are one when they are played, too.
+func (r *Recording) attempts() int {
+	n := 1
+	for _, c := range r.calls {
+		n = max(n, c.doc.Attempts)
+	}
+	return n
+}
+
 // Options say how a recording is played.
 type Options struct {
 	// Redact takes the secrets out of requests, as it did when they were recorded. nil: nothing is secret, or who asks has done so.
@@ -109,6 +118,9 @@ type direct struct{ p *player }
 func (d *direct) Stream(ctx context.Context, req *model.Request) iter.Seq2[model.Event, error] {
 	return canned.Stream(ctx, d.p, req)
 }
+
+// Attempts is that of the model that was recorded; see model.Attempts.
+func (d *direct) Attempts() int { return d.p.of.attempts() }
 
 // Unplayed are the recorded calls that this model was never asked for, each as file:line: and what it is.
 func (d *direct) Unplayed() []string { return d.p.unplayed() }
