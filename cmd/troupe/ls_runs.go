@@ -62,7 +62,7 @@ func (a *app) showRun(ctx context.Context, n node, id string) error {
 	return a.emit(j, func(w io.Writer) error {
 		rows := [][]string{{"state", j.State}, {"pipeline", j.Name}, {"session", j.Session}, {"started", j.StartedAt}, {"usage", usageText(j.Usage)}}
 		if j.Scripted {
-			rows = append(rows, []string{"answers", "of a script: no language model is running"})
+			rows = append(rows, []string{"answers", "of a script or a recording: no language model is running"})
 		}
 		if j.Error != "" {
 			rows = append(rows, []string{"error", j.Error})

@@ -52,7 +52,7 @@ func runsAreShown(browser context.Context, t *testing.T) {
 	const states = `[...document.querySelectorAll('.steps > li')].map((e) => e.querySelector('.name').innerText.replace(/\s+/g, ' ')).join()`
 	x.until("its steps are there, and what they have come to", states+` === 'each succeeded,talk succeeded,sure waiting,never pending'`)
 	x.sees("3 of 3 items")
-	x.sees("No language model is running: a script answers.")
+	x.sees("No language model is running: a script or a recording answers.")
 	x.click("Items")
 	x.until("the items of the step are there", `document.querySelectorAll('.steps details li').length === 3`)
 	for _, colours := range []string{"light", "dark"} {

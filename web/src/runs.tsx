@@ -33,7 +33,7 @@ function Runs(p: { place: Place }) {
           <li key={r.id}>
             <Link to={`/runs/${encodeURIComponent(r.id)}`} class="item">
               <span class="name" dir="auto">{plain(r.name, 120)} <State of={r.state} /></span>
-              <span class="meta">{r.scripted && <>answered by a script · </>}{r.steps_done} of {r.steps} steps · {count(r.items_done)} of {count(r.items)} items · <Ago at={r.started_at} /> · <Id of={r.id} /></span>
+              <span class="meta">{r.scripted && <>answered by a script or a recording · </>}{r.steps_done} of {r.steps} steps · {count(r.items_done)} of {count(r.items)} items · <Ago at={r.started_at} /> · <Id of={r.id} /></span>
             </Link>
           </li>
         ))}
@@ -60,7 +60,7 @@ function RunPage(p: { id: string }) {
           <p class="meta">
             <State of={r.state} /> {r.steps_done} of {r.steps} steps · {count(r.usage.input_tokens + r.usage.output_tokens)} tokens{r.usage.cost_usd > 0 && `, $${r.usage.cost_usd.toFixed(4)}`} · <Ago at={r.started_at} /> · <Link to={sessionLink(r.session)}>session</Link> · <Id of={r.id} />
           </p>
-          {r.scripted && <p class="notice">No language model is running: a script answers.</p>}
+          {r.scripted && <p class="notice">No language model is running: a script or a recording answers.</p>}
           {r.error && <p class="trouble">{marked(cut(r.error, 2000))}</p>}
           <div class="answers">
             {!over(r.state) && <button type="button" class="stop" onClick={() => say('cancel')}>Cancel the run</button>}

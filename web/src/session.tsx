@@ -139,7 +139,7 @@ function Conversation(p: { id: string; place: Place; workers: number; talks: Tal
     <>
       <p class="live" role="status">{state === 'live' ? '' : state === 'connecting' ? 'Connecting' : state === 'waiting' ? 'Connection lost; trying again' : 'Not connected'}</p>
       {state === 'ended' && <Trouble error={why} />}
-      {t.scripted && <p class="notice">No language model is running: a script answers.</p>}
+      {t.scripted && <p class="notice">No language model is running: a script or a recording answers.</p>}
       <div class="transcript" role="log" aria-live="off" aria-label="transcript">
         {hidden > 0 && <button type="button" class="more" onClick={() => setMost(most + 100)}>Show {Math.min(100, hidden)} earlier of {hidden} entries</button>}
         {t.entries.slice(hidden).map((e) => <EntryView key={e.id} of={e} several={p.workers > 1} talks={p.talks} />)}
