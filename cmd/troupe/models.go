@@ -95,6 +95,7 @@ func (m *models) find(name string) (*troupe.ResolvedModel, error) {
 type offline struct {
 	model  model.Model
 	window int64
+	torn   string // that a recording ends in the middle of a record; "" when it was told
 }
 
 func (m *models) offline(found config.Model) (model.Model, int64, error) {
@@ -104,7 +105,7 @@ func (m *models) offline(found config.Model) (model.Model, int64, error) {
 	}
 	var err error
 	if found.Provider == config.Replay {
-		known.model, known.window, err = m.replay(found.Name)
+		known, err = m.replay(found.Name)
 	} else {
 		known.model, err = m.script(found)
 	}
@@ -236,6 +237,7 @@ func (a *app) chooseModel(ctx context.Context, loaded *config.Loaded, m *models,
 	if _, err := m.Resolve(found.String()); err != nil {
 		return "", err
 	}
+	a.tellTorn(m, found.String())
 	if !found.Offline() {
 		if _, err := m.keys.key(ctx, found.Provider); err != nil {
 			return "", err

@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/troupe-dev/troupe/config"
-	"github.com/troupe-dev/troupe/model"
 	"github.com/troupe-dev/troupe/model/replay"
 )
 
@@ -50,7 +49,12 @@ func (a *app) recorded(loaded *config.Loaded, m *models, file string, work func(
 		}
 		return err
 	}
-	a.note("troupe: %s recorded in %s; play them with: -m replay/%s", count(r.Calls(), "model call"), visible(file), visible(file))
+	switch n := r.Calls(); {
+	case n > 0:
+		a.note("troupe: %s recorded in %s; play it with: -m replay/%s", count(n, "model call"), visible(file), visible(file))
+	case err == nil:
+		a.note("troupe: no model was asked: nothing is recorded in %s", visible(file))
+	}
 	return err
 }
 
@@ -67,12 +71,25 @@ func notRecorded(why string) *exitError {
 }
 
 // replay finds the recording of a file. Its models have the window of those that were recorded: what is sent depends on it.
-func (m *models) replay(name string) (model.Model, int64, error) {
+func (m *models) replay(name string) (offline, error) {
 	r, err := loadRecording(name)
 	if err != nil {
-		return nil, 0, err
+		return offline{}, err
 	}
-	return r.Model(replay.Options{Redact: m.secrets}), r.Window(), nil
+	return offline{model: r.Model(replay.Options{Redact: m.secrets}), window: r.Window(), torn: r.Torn}, nil
+}
+
+// tellTorn says, once and before anything is asked, that the recording which a model plays is not whole.
+func (a *app) tellTorn(m *models, name string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	known := m.scripts[name]
+	if known.torn == "" {
+		return
+	}
+	a.note("troupe: warning: %s", visible(known.torn))
+	known.torn = ""
+	m.scripts[name] = known
 }
 
 // loadRecording reads a recording.

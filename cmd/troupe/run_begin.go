@@ -332,6 +332,9 @@ func (r *runner) resume(ctx context.Context, h *house) error {
 	}
 	if isOffline(s.GetModel()) {
 		r.scripted(s.GetModel())
+		if _, err := r.models.Resolve(s.GetModel()); err == nil && h.rt != nil { // else it is another process that plays it
+			r.a.tellTorn(r.models, s.GetModel())
+		}
 	}
 	if r.parts != nil {
 		return r.submit(ctx, h)
