@@ -230,6 +230,9 @@ func (s *sharing) sandbox(ctx context.Context) (tools.Sandbox, error) {
 		return detectSandbox(ctx, s.loaded, hide...)
 	}
 	box, err := containers(s.loaded, hide...)(ctx)
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
 	if err != nil {
 		return nil, &exitError{
 			code: exitConfig, what: fmt.Sprintf("the commands of %s run in a container, as workspaces.NAME.mode says, and none can be made: %v", visible(s.dir), err), err: err,

@@ -112,10 +112,12 @@ func (s *sharing) claim(ctx context.Context) (*placeLock, error) {
 				l.release()
 			}
 		}
-		if err != nil {
+		switch {
+		case err != nil && ctx.Err() != nil:
+			return nil, context.Cause(ctx)
+		case err != nil:
 			return nil, &exitError{code: exitIO, what: fmt.Sprintf("%s cannot be shared: %v", visible(s.dir), err), err: err}
-		}
-		if l != nil {
+		case l != nil:
 			return l, nil
 		}
 		pid := s.holder()

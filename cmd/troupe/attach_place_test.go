@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 
 	"github.com/troupe-dev/troupe/config"
+	"github.com/troupe-dev/troupe/tools"
 	"github.com/troupe-dev/troupe/workspace"
 )
 
@@ -132,4 +133,39 @@ func TestAPlaceThatIsNeverGivenBackIsWaitedForNoLongerThanAllowed(t *testing.T) 
 			t.Errorf("interrupted: %v", err)
 		}
 	})
+}
+
+// TestAnInterruptedAttachSaysSo, and nothing of a sandbox or a disk, wherever it is before it shares the folder.
+func TestAnInterruptedAttachSaysSo(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	s, _ := placed(t, false)
+	s.loaded.Config, s.loaded.Dirs.Cache = &config.Config{}, t.TempDir()
+	s.loaded.Config.Data.Dir = t.TempDir()
+	if err := os.MkdirAll(filepath.Dir(s.lockName()), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	said, err := os.OpenFile(s.lockName()+saidSuffix, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = said.Close() }()
+	if mine, err := lockShared(said); err != nil || !mine {
+		t.Fatal(mine, err)
+	}
+	for mode, exec := range map[string]string{"": "bwrap", tools.ModeContainer: "auto", "local": "auto"} {
+		s.mode, s.loaded.Config.Sandbox.Exec, s.loaded.Config.Sandbox.Image = mode, exec, "none"
+		_, err := s.sandbox(ctx)
+		if e := classify(err); e.code != exitInterrupted || !errors.Is(err, context.Canceled) {
+			t.Errorf("sandbox of mode %q: %d, %v", mode, e.code, err)
+		}
+	}
+	l, err := s.claim(ctx)
+	if l != nil {
+		l.release()
+		t.Skip("nothing is locked here")
+	}
+	if e := classify(err); e.code != exitInterrupted || !errors.Is(err, context.Canceled) {
+		t.Errorf("place: %d, %v", e.code, err)
+	}
 }

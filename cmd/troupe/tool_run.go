@@ -224,6 +224,9 @@ func (c *loneCall) sandbox(ctx context.Context) (tools.Sandbox, error) {
 		return detectSandbox(ctx, c.loaded, data)
 	}
 	box, err := containers(c.loaded, data)(ctx)
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
 	if err != nil {
 		return nil, tools.Errorf(tools.CodeSandboxUnavailable, "No container can be made: %v", err)
 	}

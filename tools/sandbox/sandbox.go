@@ -108,9 +108,18 @@ func (e *Unavailable) Error() string {
 
 // Detect returns the back end of a mode after a probe run has proven it; that takes some 30 ms.
 // It marks files that this process has inherited so that commands do not inherit them in turn.
-// It fails with *Unavailable, whose Hint says how to get it. Auto never fails because nothing
+// It fails with *Unavailable, whose Hint says how to get it, and with the context's error when that ends first. Auto never fails because nothing
 // confines here: it falls back to none, which refuses Restricted workspaces by Confines.
 func Detect(ctx context.Context, mode Mode, o Options) (tools.Sandbox, error) {
+	s, err := backEnd(ctx, mode, o)
+	if ended := ctx.Err(); err != nil && ended != nil { // what was cut off says nothing about this machine
+		return nil, fmt.Errorf("detect sandbox: %w", ended)
+	}
+	return s, err
+}
+
+// backEnd is what a mode stands for here.
+func backEnd(ctx context.Context, mode Mode, o Options) (tools.Sandbox, error) {
 	if !filepath.IsAbs(o.CacheDir) {
 		return nil, fmt.Errorf("detect sandbox: the cache directory %q is not absolute", o.CacheDir)
 	}

@@ -16,6 +16,18 @@ func TestAMissingBwrapSaysHowToGetIt(t *testing.T) {
 	}
 }
 
+// TestALookThatIsCutOffSaysNothingOfTheMachine: who is interrupted is not told to install anything.
+func TestALookThatIsCutOffSaysNothingOfTheMachine(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, mode := range []Mode{Auto, Bwrap, Landlock, Container, None} {
+		var missing *Unavailable
+		if _, err := Detect(ctx, mode, Options{CacheDir: t.TempDir(), Image: "none"}); !errors.Is(err, context.Canceled) || errors.As(err, &missing) {
+			t.Errorf("%s: %v", mode, err)
+		}
+	}
+}
+
 func TestAutoFallsBackToWhatDoesNotConfine(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	s, err := Detect(context.Background(), Auto, Options{CacheDir: t.TempDir()})
