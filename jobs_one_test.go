@@ -2,11 +2,14 @@ package troupe_test
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 
 	"github.com/troupe-dev/troupe"
 	"github.com/troupe-dev/troupe/messages"
+	"github.com/troupe-dev/troupe/persistence"
+	"github.com/troupe-dev/troupe/persistence/badger"
 )
 
 // TestOneJobIsEndedAndTheOthersGoOn: whose it is ever, and its agent reads who ended it.
@@ -71,5 +74,105 @@ func TestOneJobIsEndedAndTheOthersGoOn(t *testing.T) {
 	}
 	if said := prompted(ctx, t, s, fmt.Sprintf(`job_output {"job_id":%q}`, first)); !strings.Contains(said, "[killed: ended by ann: enough of üü") {
 		t.Errorf("its agent reads %q", said)
+	}
+}
+
+// TestWhoEndsAllCommandsIsWrittenDown: each of them, whether a turn is open or not, of all agents or of one; and those of another session are not this one's to end.
+func TestWhoEndsAllCommandsIsWrittenDown(t *testing.T) {
+	dir := t.TempDir()
+	o := troupe.Options{Model: asks(), Sandbox: unconfined(t), DataDir: dir}
+	rt, err := troupe.New(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := t.Context()
+	s, err := rt.Session(ctx, troupe.SessionOptions{Dir: folder(t, nil), Trust: troupe.Full})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := s.NewWorker(ctx, troupe.WorkerOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := rt.Session(ctx, troupe.SessionOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, of := range []*troupe.Worker{s.Worker, s.Worker, w} {
+		if res, err := of.Run(ctx, fmt.Sprintf(`exec {"command":"sleep 100%d","background":true}`, i)); err != nil || res.Outcome != "done" {
+			t.Fatalf("%+v, %v", res, err)
+		}
+	}
+	cancel := func(session string, m *messages.CancelSession) (*messages.Cancelled, error) {
+		m.Jobs = true
+		r, err := rt.Ask(ctx, &messages.ToSession{SessionId: session, Command: &messages.ToSession_Cancel{Cancel: m}})
+		c, _ := r.(*messages.Cancelled)
+		return c, err
+	}
+	if _, err := cancel(other.ID(), &messages.CancelSession{WorkerId: w.ID()}); failureCode(err) != messages.CodeNotFound {
+		t.Errorf("by another session: %v", err)
+	}
+	if c, err := cancel(other.ID(), &messages.CancelSession{}); err != nil || c.GetEnded() != 0 {
+		t.Errorf("of another session: %v, %v", c, err)
+	}
+	if c, err := cancel(s.ID(), &messages.CancelSession{WorkerId: w.ID(), By: "ann", Reason: "enough\nof it"}); err != nil || c.GetEnded() != 1 {
+		t.Errorf("of one agent: %v, %v", c, err)
+	}
+	if c, err := cancel(s.ID(), &messages.CancelSession{By: "limit"}); err != nil || c.GetEnded() != 2 { // nobody may call himself that
+		t.Errorf("of all: %v, %v", c, err)
+	}
+	if c, err := cancel(s.ID(), &messages.CancelSession{}); err != nil || c.GetEnded() != 0 { // and nothing is written down
+		t.Errorf("again: %v, %v", c, err)
+	}
+	want := map[string]string{"sleep 1002": "ann: enough of it", "sleep 1000": "user: ", "sleep 1001": "user: "}
+	for _, again := range []bool{false, true} {
+		got := map[string]string{}
+		for _, id := range []string{s.ID(), other.ID()} {
+			told, err := rt.Audit(ctx, id)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, e := range told {
+				if e.GetKind() == "job" {
+					got[e.GetWhat()] += e.GetBy() + ": " + e.GetWhy()
+				}
+			}
+		}
+		if !maps.Equal(got, want) {
+			t.Errorf("after a restart: %v: the audit says %v", again, got)
+		}
+		if err := rt.Close(ctx); err != nil || again {
+			break
+		}
+		if rt, err = troupe.New(ctx, o); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := rt.Open(ctx, s.ID()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wantSkippable(t, dir, s.ID(), 3)
+}
+
+// wantSkippable reads a closed store: what says who ended a job is left out by a release that does not know it, and stops no session.
+func wantSkippable(t *testing.T, dir, session string, want int) {
+	t.Helper()
+	store, err := badger.Open(t.Context(), badger.Options{Dir: troupe.StoreDir(dir), Ballast: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = store.Close() }() // it was only read
+	n := 0
+	err = store.Read(t.Context(), messages.SessionStream(session), 1, func(e persistence.Entry) error {
+		f, err := messages.SessionFactIn(e.Record)
+		if _, is := f.(*messages.JobEnded); is {
+			if n++; !e.Record.GetIgnorable() {
+				t.Errorf("record %d stops an older release", e.Record.GetSeq())
+			}
+		}
+		return err
+	})
+	if err != nil || n != want {
+		t.Errorf("%d ends: %v", n, err)
 	}
 }

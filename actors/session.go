@@ -201,8 +201,8 @@ func (s *Session) ready(c actor.Context) {
 		s.noteField(c, m)
 	case *fieldNoted:
 		s.fieldNoted(c, m)
-	case *jobNoted:
-		s.jobNoted(c, m)
+	case *endJobs, *jobsNoted:
+		s.aboutJobs(c)
 	case *messages.SubmitInput, *messages.RunInput, *messages.CallTool, *messages.AwaitTurn, *messages.CancelSession, *messages.ListInputs,
 		*messages.WithdrawInput, *messages.ReadHistory, *messages.ConfigureWorker, *messages.NarrowChild, *messages.WaitIdle, *messages.ResolveCall, *messages.ResolveApproval,
 		*messages.SetTimer, *messages.CancelTimer, *messages.ListTimers, *messages.FireTimer,

@@ -1,9 +1,9 @@
 package actors
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -121,13 +121,11 @@ func (s *Session) cancelUntilQuiet(c actor.Context, m *messages.CancelSession, n
 	})
 }
 
-// cancelWithJobs cancels, and then ends what agents have left running, also those that are quarantined or out of memory. It answers when
-// nothing of it is left.
+// cancelWithJobs cancels, and then ends what agents have left running, also those that are quarantined or out of memory, once it is written down who wants
+// that. It answers when nothing of it is left.
 func (s *Session) cancelWithJobs(c actor.Context, m *messages.CancelSession) {
-	turns, workers := proto.CloneOf(m), slices.Clone(s.order)
-	if turns.Jobs = false; m.GetWorkerId() != "" {
-		workers = []string{m.GetWorkerId()}
-	}
+	turns := proto.CloneOf(m)
+	turns.Jobs = false
 	svc, sys, self, id, asker, away := s.svc, c.ActorSystem(), c.Self(), s.id, c.Sender(), &s.rest.away
 	away.Add(1)
 	svc.spawn(sys, asker, func(p *act.Panic) any { return messages.Fail(messages.CodeInternal, p.Error(), "") }, func() any {
@@ -135,16 +133,21 @@ func (s *Session) cancelWithJobs(c actor.Context, m *messages.CancelSession) {
 		ctx, cancel := context.WithTimeout(context.Background(), svc.Limits.Grace+cancelWait)
 		defer cancel()
 		done, err := act.Ask[*messages.Cancelled](ctx, sys, self, &messages.ToSession{SessionId: id, Command: &messages.ToSession_Cancel{Cancel: turns}})
+		noting, stop := context.WithTimeout(context.Background(), cancelWait) // also when a turn does not end
+		defer stop()
+		jobs, failed := act.Ask[*jobsEnd](noting, sys, self, &endJobs{m.GetWorkerId(), m.GetBy(), m.GetReason()})
 		ended, left := int32(0), int32(0)
-		for _, gone := range svc.folders.endOf(workers, "the session's work was cancelled") { // also when a turn does not end
-			select {
-			case <-gone:
-				ended++
-			case <-ctx.Done():
-				left++
+		if failed == nil {
+			for _, gone := range jobs.gone {
+				select {
+				case <-gone:
+					ended++
+				case <-ctx.Done():
+					left++
+				}
 			}
 		}
-		if err != nil {
+		if err = cmp.Or(err, failed); err != nil {
 			return asFailure(err)
 		}
 		done.Ended, done.Jobs = ended, left

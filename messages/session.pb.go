@@ -308,7 +308,7 @@ type SessionFact_ConversationShared struct {
 }
 
 type SessionFact_JobEnded struct {
-	JobEnded *JobEnded `protobuf:"bytes,198,opt,name=job_ended,json=jobEnded,proto3,oneof"`
+	JobEnded *JobEnded `protobuf:"bytes,198,opt,name=job_ended,json=jobEnded,proto3,oneof"` // ignorable
 }
 
 func (*SessionFact_SessionCreated) isSessionFact_Fact() {}

@@ -78,18 +78,22 @@ func (a *app) cancel(ctx context.Context, n node, session, worker string, f *can
 		return err
 	}
 	j := messages.CancelledJSON{Turns: c.GetTurns(), Inputs: c.GetInputs(), Messages: c.GetMessages(), Jobs: c.GetJobs(), Ended: c.GetEnded()}
-	if j.Jobs > 0 {
+	switch {
+	case j.Jobs > 0 && f.jobs:
+		a.note("troupe: what still runs is listed by: troupe ls jobs %s", visible(session))
+	case j.Jobs > 0:
 		a.note("troupe: %s that agents left running go on: --jobs ends them", count(int(j.Jobs), "command"))
 	}
 	return a.emit(j, func(w io.Writer) error {
-		_, err := io.WriteString(w, cancelledText(j)+"\n")
+		_, err := io.WriteString(w, cancelledText(j, f.jobs)+"\n")
 		return err
 	})
 }
 
-// cancelledText says what there was to cancel. A message is no input before it has arrived.
-func cancelledText(j messages.CancelledJSON) string {
-	if j.Turns == 0 && j.Inputs == 0 && j.Messages == 0 && j.Ended == 0 {
+// cancelledText says what there was to cancel. A message is no input before it has arrived. ended says that commands were to end, too.
+func cancelledText(j messages.CancelledJSON, ended bool) string {
+	late := ended && j.Jobs > 0
+	if j.Turns == 0 && j.Inputs == 0 && j.Messages == 0 && j.Ended == 0 && !late {
 		return "nothing was under way"
 	}
 	text := fmt.Sprintf("%s cancelled, %s taken back", count(int(j.Turns), "turn"), count(int(j.Inputs), "input"))
@@ -98,6 +102,9 @@ func cancelledText(j messages.CancelledJSON) string {
 	}
 	if j.Ended > 0 {
 		text += fmt.Sprintf(", %s ended", count(int(j.Ended), "command"))
+	}
+	if late {
+		text += fmt.Sprintf(", %s asked to end that may run still", count(int(j.Jobs), "command"))
 	}
 	return text
 }

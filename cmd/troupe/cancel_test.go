@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"os"
 	"regexp"
@@ -9,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"google.golang.org/protobuf/proto"
 
 	"github.com/troupe-dev/troupe/messages"
 )
@@ -60,7 +63,7 @@ func TestWhatACancelEndsIsCountedApart(t *testing.T) {
 		"0 turns cancelled, 0 inputs taken back, 1 message dropped that had not arrived":                  {Messages: 1},
 		"nothing was under way": {Jobs: 1},
 	} {
-		if got := cancelledText(j); got != want {
+		if got := cancelledText(j, false); got != want {
 			t.Errorf("%+v is told as %q", j, got)
 		}
 	}
@@ -306,5 +309,28 @@ func TestTheTreeOfARunningProcessIsShownDownToItsExecutors(t *testing.T) {
 	}
 	if n := strings.Count(text(), "troupe: waits for the workspace "); n != 1 {
 		t.Errorf("the run behind it says %d times what it waits for: %s", n, text())
+	}
+}
+
+// cancelledTo is a node that cancels to what it says.
+type cancelledTo struct {
+	node
+	to *messages.Cancelled
+}
+
+func (n cancelledTo) Ask(context.Context, proto.Message) (proto.Message, error) { return n.to, nil }
+
+// TestCommandsThatHaveNotEndedAreToldAsSuch: who has asked for their end is not told to ask for it, but where it sees them.
+func TestCommandsThatHaveNotEndedAreToldAsSuch(t *testing.T) {
+	for jobs, want := range map[bool][2]string{
+		false: {"nothing was under way\n", "1 command that agents left running go on: --jobs ends them"},
+		true:  {"0 turns cancelled, 0 inputs taken back, 1 command asked to end that may run still\n", "troupe ls jobs ses_1"},
+	} {
+		var out, said strings.Builder
+		a := &app{out: &out, err: &said}
+		err := a.cancel(t.Context(), cancelledTo{to: &messages.Cancelled{Jobs: 1}}, "ses_1", "", &cancelFlags{jobs: jobs})
+		if err != nil || out.String() != want[0] || !strings.Contains(said.String(), want[1]) {
+			t.Errorf("--jobs %v: %v: %q, %q", jobs, err, out.String(), said.String())
+		}
 	}
 }
