@@ -150,6 +150,7 @@ func (s *Session) cancelWithJobs(c actor.Context, m *messages.CancelSession) {
 		if err = cmp.Or(err, failed); err != nil {
 			return asFailure(err)
 		}
+		done = proto.CloneOf(done) // I11
 		done.Ended, done.Jobs = ended, left
 		return done
 	})
