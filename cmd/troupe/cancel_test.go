@@ -69,6 +69,20 @@ func TestWhatACancelEndsIsCountedApart(t *testing.T) {
 	}
 }
 
+// TestASignalThatIsSentTwiceIsOne, as timeout(1) sends it: to its program, and to the group of that.
+func TestASignalThatIsSentTwiceIsOne(t *testing.T) {
+	m := newMachine(t)
+	for range 4 { // two that are pending together are one for the kernel already
+		r := m.start("run", "think", "-C", "a", "-m", "scripted/"+m.slow(), "--trust", "full")
+		r.waitFor("I think.")
+		r.signal(syscall.SIGTERM)
+		r.signal(syscall.SIGTERM)
+		if code, _ := r.wait(); code != exitInterrupted || !strings.Contains(r.stderr.String(), "go on with: troupe run -s ") {
+			t.Fatalf("it ended with %d: %s", code, r.stderr.String())
+		}
+	}
+}
+
 // TestATerminalThatIsClosedMayBeToldOfTwice: the shell does, and the kernel when the shell ends.
 func TestATerminalThatIsClosedMayBeToldOfTwice(t *testing.T) {
 	m := newMachine(t)

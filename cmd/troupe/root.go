@@ -8,6 +8,7 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/oklog/run"
 	"github.com/spf13/cobra"
@@ -229,33 +230,25 @@ func (a *app) signals(ctx context.Context) (execute func() error, interrupt func
 	}
 	signal.Notify(came, stops...) // before the command begins, which may end what sends one
 	return func() error {
-		defer signal.Stop(came)
 		for {
 			select {
 			case s := <-came:
 				if take := a.ctrlC.Load(); s == os.Interrupt && take != nil && (*take)() {
 					continue
 				}
-				signal.Stop(came) // the next one ends the process
-				raise(came)
+				time.AfterFunc(sameWord, func() { signal.Stop(came) }) // the next one ends the process
 				return run.SignalError{Signal: s}
 			case <-ctx.Done():
+				signal.Stop(came)
 				return ctx.Err()
 			}
 		}
 	}, func(error) { cancel() }
 }
 
-// raise has a signal do what it does to a process without a handler: the second one came while the handler was still there.
-func raise(came <-chan os.Signal) {
-	select {
-	case s := <-came:
-		if self, err := os.FindProcess(os.Getpid()); err == nil {
-			_ = self.Signal(s) // nothing is lost where a system cannot: it is to be pressed once more
-		}
-	default:
-	}
-}
+// sameWord is how long a second signal is the first one once more: timeout(1) sends each to a program and to its group, and others that start programs hand a
+// Ctrl-C on which these have heard, too. Killed by it, a program would not end what it has begun.
+const sameWord = 200 * time.Millisecond
 
 // finish prints how a command failed and gives the exit code.
 func (a *app) finish(result error, signalled bool) int {

@@ -121,7 +121,7 @@ func TestDiskThatHangsDelaysAndEndsNothing(t *testing.T) {
 			m.write("go", "")
 			m.eventually("nothing waits for the disk", func() bool { return d.hanging.Load() > 0 })
 			if leave {
-				// The second one leaves. Two that come at once may be one: the kernel keeps each signal once until it is taken.
+				// The second one leaves. Two that come at once are one, for the kernel and for the program.
 				m.eventually("it does not leave", func() bool {
 					r.signal(syscall.SIGINT)
 					return ends(r.cmd.Process.Pid)
