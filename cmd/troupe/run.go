@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/troupe-dev/troupe/client"
 	"github.com/troupe-dev/troupe/messages"
 	"github.com/troupe-dev/troupe/pipeline"
 )
@@ -284,7 +285,7 @@ func (h *house) gone(err error) bool {
 	if errors.As(err, &refused) {
 		return refused.GetCode() == messages.CodeUnavailable || refused.GetCode() == messages.CodeClosed
 	}
-	return !errors.As(err, new(*exitError)) && !errors.Is(err, context.Canceled)
+	return !errors.As(err, new(*exitError)) && !errors.Is(err, context.Canceled) && !errors.Is(err, client.ErrEnds) // which the next one would end of, too
 }
 
 // inHouse begins the session if that was not done yet, and follows its turn; with a schema, until an answer fits.

@@ -3,14 +3,32 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/troupe-dev/troupe/client"
 	"github.com/troupe-dev/troupe/messages"
 )
+
+// TestWhatServersEndedOfIsSentToNoOther: a command goes on with the next one when its server is gone, and not when that ended of what it was sent.
+func TestWhatServersEndedOfIsSentToNoOther(t *testing.T) {
+	h := &house{client: &client.Client{}}
+	for err, gone := range map[error]bool{
+		errors.New("the connection broke"):                         true,
+		messages.Fail(messages.CodeUnavailable, "it stops", ""):    true,
+		messages.Fail(messages.CodeNotFound, "no session", ""):     false,
+		fmt.Errorf("follow the turn: %w, 5 times", client.ErrEnds): false,
+	} {
+		if h.gone(err) != gone {
+			t.Errorf("%v: it is sent to another one: %v", err, !gone)
+		}
+	}
+}
 
 // committedOf is a node whose session has committed every input, and no more; asked is what it was told.
 type committedOf struct {
