@@ -73,6 +73,7 @@ func (a *app) attach(ctx context.Context, f *attachFlags, dir string) error {
 		return err
 	}
 	defer place.release() // when nothing of this program's runs any more
+	defer context.AfterFunc(ctx, place.ending)()
 	s.clearNotes(time.Now())
 	ledger, err := tools.OpenLedger(s.ledgerDir(), time.Now)
 	if err != nil {

@@ -26,8 +26,11 @@ const (
 	keptNotes = 30 * 24 * time.Hour    // of jobs, that no server has asked for
 )
 
-// saidSuffix is that of the file beside a lock that is locked while what stands in the lock counts.
-const saidSuffix = ".said"
+// Suffixes of the files beside a lock.
+const (
+	saidSuffix  = ".said"  // locked while what stands in the lock counts
+	stealSuffix = ".steal" // locked by the one that asks for the place: a second word would cut off what ends in order
+)
 
 func (s *sharing) lockName() string { return s.ledgerDir() + ".lock" }
 
@@ -91,12 +94,31 @@ func pauseIn(ctx context.Context, d time.Duration) error {
 	}
 }
 
+// ending says that the program is about to give the place back: it is waited for, and not asked again.
+func (l *placeLock) ending() {
+	if l.said != nil {
+		_ = l.said.Close() // what stands there counts no longer; it may be closed already
+	}
+}
+
 // release gives the place back. The files stay: without them two programs could each have one of that name.
 func (l *placeLock) release() {
-	if l.said != nil {
-		_ = l.said.Close() // first: what stands there counts no longer
+	l.ending()
+	_ = l.file.Close() // nothing was written that could be lost
+}
+
+// asking is who may ask the program that has the place to end; nil: another one has asked it.
+func (s *sharing) asking() (*os.File, error) {
+	f, err := os.OpenFile(s.lockName()+stealSuffix, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
 	}
-	_ = l.file.Close()
+	mine, err := lockFile(f)
+	if err != nil || !mine {
+		_ = f.Close() // nothing was written
+		return nil, err
+	}
+	return f, nil
 }
 
 // claim takes the place, or says who has it. With --steal that one is asked to end, and waited for: its calls and its jobs end, and are told of, before any is given out here.
@@ -128,15 +150,15 @@ func (s *sharing) claim(ctx context.Context) (*placeLock, error) {
 			return nil, s.taken(pid, "end that one, or take its place with --steal")
 		}
 		if pid > 0 && pid != asked {
-			p, err := os.FindProcess(pid)
-			if s.holder() != pid {
+			again, done, err := s.ask(pid)
+			if err != nil {
+				return nil, err
+			}
+			if again {
 				continue // it has ended meanwhile, and the process may be another one
 			}
+			defer done() // once: from then on nobody else is asked
 			asked = pid
-			s.a.note("troupe: asks the program that shares %s to end (process %d)", visible(s.dir), pid)
-			if err != nil || askToEnd(p) != nil {
-				return nil, s.taken(pid, "end that one: this program cannot")
-			}
 		}
 		t := time.NewTimer(stealLook)
 		select {
@@ -149,9 +171,32 @@ func (s *sharing) claim(ctx context.Context) (*placeLock, error) {
 			case asked == 0:
 				return nil, s.taken(pid, "end that one")
 			}
-			return nil, s.taken(pid, fmt.Sprintf("it was asked to end and has not within %v; end it", stealTime))
+			return nil, s.taken(asked, fmt.Sprintf("it was asked to end and has not within %v; end it", stealTime))
 		}
 	}
+}
+
+// ask asks the program that has the place to end, unless another one has: that is waited for likewise. done is for when the place is taken, or given up.
+func (s *sharing) ask(pid int) (again bool, done func(), err error) {
+	f, err := s.asking()
+	if err != nil {
+		return false, nil, &exitError{code: exitIO, what: fmt.Sprintf("%s cannot be shared: %v", visible(s.dir), err), err: err}
+	}
+	if f == nil {
+		s.a.note("troupe: waits for the program that shares %s to end (process %d): another one has asked it to", visible(s.dir), pid)
+		return false, func() {}, nil
+	}
+	p, err := os.FindProcess(pid)
+	if s.holder() != pid {
+		_ = f.Close() // nothing was written
+		return true, nil, nil
+	}
+	s.a.note("troupe: asks the program that shares %s to end (process %d)", visible(s.dir), pid)
+	if err != nil || askToEnd(p) != nil {
+		_ = f.Close() // nothing was written
+		return false, nil, s.taken(pid, "end that one: this program cannot")
+	}
+	return false, func() { _ = f.Close() }, nil
 }
 
 // holder is the process that has the place, as it wrote down; 0 when it has not yet.

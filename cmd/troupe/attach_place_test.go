@@ -169,3 +169,67 @@ func TestAnInterruptedAttachSaysSo(t *testing.T) {
 		t.Errorf("place: %d, %v", e.code, err)
 	}
 }
+
+// TestWhoEndsIsNotAskedToAgain: a second word would end it at once, and what it runs with it. Neither is one that another program has asked.
+func TestWhoEndsIsNotAskedToAgain(t *testing.T) {
+	for how, prepare := range map[string]func(*sharing, *placeLock) (undo func() error, err error){
+		"it is about to end": func(_ *sharing, l *placeLock) (func() error, error) {
+			l.ending()
+			return func() error { return nil }, nil
+		},
+		"another one has asked": func(s *sharing, _ *placeLock) (func() error, error) {
+			f, err := s.asking()
+			if f == nil {
+				return nil, errors.Join(err, errors.New("it is asked already"))
+			}
+			return f.Close, err
+		},
+	} {
+		bystander := exec.CommandContext(t.Context(), "sleep", "1000")
+		if err := bystander.Start(); err != nil {
+			t.Skipf("there is no sleep here: %v", err)
+		}
+		ended := make(chan struct{})
+		go func() {
+			_ = bystander.Wait() // it is killed, here or by who must not
+			close(ended)
+		}()
+		s, said := placed(t, true)
+		l, err := lockPlace(s.lockName())
+		if err != nil || l == nil {
+			t.Fatal(l, err)
+		}
+		if err := l.of(t.Context(), bystander.Process.Pid); err != nil {
+			t.Fatal(err)
+		}
+		if s.holder() != bystander.Process.Pid {
+			l.release()
+			t.Skip("nothing is locked here")
+		}
+		undo, err := prepare(s, l)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 3*stealLook) // it looks more than once
+		if _, err := s.claim(ctx); !errors.Is(err, context.DeadlineExceeded) || strings.Contains(said.String(), "troupe: asks") {
+			t.Errorf("%s: %v: %s", how, err, said)
+		}
+		cancel()
+		select {
+		case <-ended:
+			t.Errorf("%s: it was asked again", how)
+		default:
+		}
+		l.release()
+		if err := undo(); err != nil {
+			t.Error(err)
+		}
+		if l, err := s.claim(t.Context()); err != nil || l == nil {
+			t.Errorf("%s: what is given back is not taken: %v", how, err)
+		} else {
+			l.release()
+		}
+		_ = bystander.Process.Kill() // it may have ended, which is told
+		<-ended
+	}
+}
