@@ -129,20 +129,20 @@ func (e *endpoint) asked(w http.ResponseWriter, r *http.Request, read func(body 
 		e.unscripted(w, err)
 		return
 	}
-	if !e.give(w, r, req, a) {
-		if a.Fail == nil {
-			a.unheard()
-		}
+	if wait(r.Context(), e.opts.Latency) != nil || wait(r.Context(), a.Delay) != nil {
+		a.unheard() // the client has gone
 		return
 	}
-	e.answered.Add(1)
+	switch {
+	case e.give(w, r, req, a):
+		e.answered.Add(1)
+	case a.Fail == nil:
+		a.unheard()
+	}
 }
 
 // give writes an answer; false when it was not heard to its end, or is none.
 func (e *endpoint) give(w http.ResponseWriter, r *http.Request, req *chatRequest, a *Answer) bool {
-	if wait(r.Context(), e.opts.Latency) != nil || wait(r.Context(), a.Delay) != nil {
-		return false // the client has gone
-	}
 	if e.opts.ChunkSize > 0 {
 		a.Chunk = e.opts.ChunkSize
 	}
