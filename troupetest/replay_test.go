@@ -106,3 +106,19 @@ func TestARecordingThatSaysMoreThanWhatHappensIsNotUsedUp(t *testing.T) {
 		t.Errorf("%+v, %v", r, err)
 	}
 }
+
+// Who makes the recording anew plays nothing: nothing of it is left over.
+func TestARecordingThatIsMadeAnewIsUsedUp(t *testing.T) {
+	t.Setenv(troupetest.UpdateVariable, "1")
+	file := filepath.Join(t.TempDir(), "works.rec")
+	m := troupetest.Replay(t, file, func() troupe.Model { return troupetest.Model(t, "rules: [{reply: {text: done}}]") })
+	rt := troupetest.Runtime(t, troupe.Options{Model: troupetest.Record(m)})
+	s, err := rt.Session(t.Context(), troupe.SessionOptions{Dir: t.TempDir(), Trust: troupe.Full})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r, err := s.Run(t.Context(), "go"); err != nil || r.Text != "done" {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	troupetest.UsedUp(t, m)
+}

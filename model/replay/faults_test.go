@@ -238,3 +238,54 @@ func TestAFaultInTextIsShownWhereItIs(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// leaks is a model that says a secret, in small pieces, and fails with it.
+type leaks struct{ fails bool }
+
+func (l leaks) Stream(ctx context.Context, req *model.Request) iter.Seq2[model.Event, error] {
+	return canned.Stream(ctx, l, req)
+}
+func (leaks) Title() string { return "leaks" }
+func (l leaks) Answer(*model.Request) (*canned.Answer, error) {
+	const key = "sk-123456789"
+	a := &canned.Answer{Text: "the key " + key, Reasoning: "I was given " + key, Chunk: 3, Cut: -1, Usage: &messages.Usage{}}
+	a.Calls = []*messages.ToolCall{{Id: key, Name: key, Arguments: `{"k":"` + key + `"}`}}
+	if l.fails {
+		a.Fail = &canned.Failure{Class: model.Auth, Status: 401, Message: "wrong key " + key}
+	}
+	return a, nil
+}
+
+func TestASecretIsNotRecordedWhereverItComesAndInPieces(t *testing.T) {
+	const key = redactor("sk-123456789")
+	file := filepath.Join(t.TempDir(), "r.rec")
+	r, err := replay.Open(file, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	must(t, r.Model(leaks{}, 0), called("one"))
+	asked := called(string(key))
+	asked.Tools[0].Schema = []byte(`{"type": "object", "description": "` + key + `"}`)
+	asked.Prompt.Messages = append(asked.Prompt.Messages, result("c", string(key), "it printed "+string(key)))
+	if _, err := ask(t, r.Model(leaks{fails: true}, 0), asked); err == nil {
+		t.Fatal("it did not fail")
+	}
+	if err := r.Close(); err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(file)
+	if n := strings.Count(string(b), "[secret]"); err != nil || strings.Contains(string(b), "123456") || n != 9 {
+		t.Errorf("%v, taken out %d times\n%s", err, n, b)
+	}
+}
+
+// A heading, or a list, of the same name in what an agent is told is not where its folders are listed.
+func TestFoldersAreFoundBelowAnotherHeadingOfTheirs(t *testing.T) {
+	ask := func(m model.Model, folder string) {
+		req := request("a", folder, user("look into "+folder+"/x"))
+		req.Prompt.System = "# Workspaces\nWe use those of npm:\n- project: the first\n- other: the second\n" + req.Prompt.System
+		must(t, m, req)
+	}
+	file := recording(t, "", nil, func(m model.Model) { ask(m, "/home/one/project") })
+	ask(load(t, file).Model(replay.Options{}), "/srv/other")
+}

@@ -109,11 +109,12 @@ func ordered(ms []*messages.Message) []*messages.Message {
 
 // findFolders reads off the system prompt in which folders the agent works.
 func (n *names) findFolders(system string) {
-	_, listed, found := strings.Cut(system, "# Workspaces\n")
-	if !found {
-		return
-	}
 	line := regexp.MustCompile(`^- ([^\n]*?): [a-z]+:(?://[^/\s]*)?(/[^\n]*?) \(`)
+	const heading = "# Workspaces\n"
+	_, listed, found := strings.Cut(system, heading)
+	for found && !line.MatchString(listed) { // what an agent is told may have such a heading, too
+		_, listed, found = strings.Cut(listed, heading)
+	}
 	for l := range strings.Lines(listed) {
 		m := line.FindStringSubmatch(l)
 		if m == nil {
@@ -142,10 +143,13 @@ func (n *names) folder(dir string) {
 
 func workspaceName(i int) string { return fmt.Sprintf("⟦workspace.%d⟧", i) }
 
-// listed is a system prompt without the names that workspaces have of their folders.
+// listed is a system prompt, of stable, without the names that workspaces have of their folders.
 func (n *names) listed(system string) string {
 	for i, name := range n.called {
-		system = strings.Replace(system, "\n- "+name+": ", "\n- "+workspaceName(i+1)+": ", 1)
+		line := regexp.MustCompile(`\n- ` + regexp.QuoteMeta(strings.ReplaceAll(name, "⟦", "⟦⟦")) + `(: [a-z]+:(?://[^/\s]*)?⟦folder\.)`)
+		if at := line.FindStringSubmatchIndex(system); at != nil {
+			system = system[:at[0]] + "\n- " + workspaceName(i+1) + system[at[2]:]
+		}
 	}
 	return system
 }
