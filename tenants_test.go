@@ -343,6 +343,7 @@ func TestScopesAndRootsBoundWhatATokenMayDo(t *testing.T) {
 		{"a prompter gives no full trust", "prompter", "POST", "/api/sessions", at(o.dir, `,"trust":"full"`), 403},
 		{"a prompter brings no rules", "prompter", "POST", "/api/sessions", `{"rules":["exec(*)"]}`, 403},
 		{"a prompter reads no file as a script", "prompter", "POST", "/api/sessions", `{"model":"scripted//etc/passwd"}`, 403},
+		{"a prompter reads no file as a recording", "prompter", "POST", "/api/sessions", `{"model":"replay//etc/passwd"}`, 403},
 		{"a prompter checks no store", "prompter", "POST", "/api/verify", "{}", 403},
 		{"a prompter makes no token", "prompter", "POST", "/api/tokens", "{}", 403},
 		{"an admin works anywhere, with trust", "admin", "POST", "/api/sessions", at(outside, `,"trust":"full"`), 201},
