@@ -321,6 +321,10 @@ func oneJobIsEnded(browser context.Context, t *testing.T) {
 	x.tabTo("End sleep 1000")
 	x.press("\r")
 	x.until("who is refused is told why", `document.querySelector('[role=alert]')?.innerText.includes('no such job')`)
+	value[bool](x, `((f) => { window.fetch = (u, o) => o?.method === 'POST' ? Promise.resolve(new Response(JSON.stringify({turns: 0, jobs: 1}))) : f(u, o); return true; })(window.fetch)`)
+	x.tabTo("End it")
+	x.press("\r")
+	x.until("what has not ended is not told to have", `[...document.querySelectorAll('[role=status]')].some((e) => e.textContent === 'Asked to end, and not over yet: one command')`)
 }
 
 // jobsEndUnseen has commands end, of which no event tells, while the server cannot be asked how many there are.

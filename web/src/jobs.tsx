@@ -16,11 +16,11 @@ export function JobsView(p: { session: string; of: Jobs; again: () => void }) {
   const [busy, setBusy] = useState(''); // what is being ended: the id of a job, or all
   const [told, setTold] = useState('');
   const n = p.of.background, all = p.of.jobs ?? [];
-  const end = async (what: string, done: string, ask: () => Promise<unknown>) => {
+  const end = async (what: string, ask: () => Promise<string>) => {
     setBusy(what);
     setTold('');
     try {
-      await ask();
+      const done = await ask();
       setError(undefined);
       setTold(done);
     } catch (err) { setError(refused(err)); } finally {
@@ -29,8 +29,14 @@ export function JobsView(p: { session: string; of: Jobs; again: () => void }) {
       document.getElementById('main')?.focus({ preventScroll: true }); // the button is gone, or was disabled meanwhile
     }
   };
-  const one = (j: Job) => end(j.id, `Ended: ${name(j)}`, () => remove(sessionPath(p.session, `/jobs/${encodeURIComponent(j.id)}?by=console`)));
-  const every = () => end('all', 'All commands in the background were ended', () => post(sessionPath(p.session, '/cancel'), { by: 'console', reason: 'its jobs are ended', jobs: true }));
+  const one = (j: Job) => end(j.id, async () => {
+    await remove(sessionPath(p.session, `/jobs/${encodeURIComponent(j.id)}?by=console`));
+    return `Ended: ${name(j)}`;
+  });
+  const every = () => end('all', async () => {
+    const left = (await post<{ jobs?: number }>(sessionPath(p.session, '/cancel'), { by: 'console', reason: 'its jobs are ended', jobs: true })).jobs ?? 0;
+    return left ? `Asked to end, and not over yet: ${left === 1 ? 'one command' : `${left} commands`}` : 'All commands in the background were ended';
+  });
   return (
     <>
       <p class="hidden" role="status">{told}</p>
