@@ -4,7 +4,10 @@ import (
 	"fmt"
 	"maps"
 	"strings"
+	"sync/atomic"
 	"testing"
+
+	"google.golang.org/protobuf/proto"
 
 	"github.com/troupe-dev/troupe"
 	"github.com/troupe-dev/troupe/messages"
@@ -152,6 +155,66 @@ func TestWhoEndsAllCommandsIsWrittenDown(t *testing.T) {
 		}
 	}
 	wantSkippable(t, dir, s.ID(), 3)
+}
+
+// noEnds is a store that refuses what says who ended a job while it is told to.
+type noEnds struct {
+	persistence.Store
+	full atomic.Bool
+}
+
+func (n *noEnds) Enqueue(done func(persistence.Receipt, error), all ...persistence.Batch) {
+	for _, b := range all {
+		for _, r := range b.Records {
+			if f, err := messages.SessionFactIn(r); err == nil && n.full.Load() && strings.HasPrefix(b.Lease.Stream, messages.SessionStream("")) {
+				if _, is := f.(*messages.JobEnded); is {
+					done(persistence.Receipt{}, fmt.Errorf("no room: %w", persistence.ErrFull))
+					return
+				}
+			}
+		}
+	}
+	n.Store.Enqueue(done, all...)
+}
+
+// TestACommandWhoseEndCannotBeWrittenDownRunsOn, and whoever asked for it is told so; it ends when there is room again.
+func TestACommandWhoseEndCannotBeWrittenDownRunsOn(t *testing.T) {
+	store := &noEnds{Store: memoryOf(t)}
+	rt, ctx := runtimeOf(t, troupe.Options{Model: asks(), Sandbox: unconfined(t), DataDir: t.TempDir(), Store: store})
+	s, err := rt.Session(ctx, troupe.SessionOptions{Dir: folder(t, nil), Trust: troupe.Full})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		prompted(ctx, t, s, `exec {"command":"sleep 1000","background":true}`)
+	}
+	do := func(cmd *messages.ToSession) (proto.Message, error) {
+		cmd.SessionId = s.ID()
+		return rt.Ask(ctx, cmd)
+	}
+	jobs := func() []*messages.BackgroundJob {
+		return ask[*messages.JobCount](t, rt, &messages.ToSession{SessionId: s.ID(), Command: &messages.ToSession_CountJobs{CountJobs: &messages.CountJobs{}}}).GetJobs()
+	}
+	one := jobs()[0].GetJobId()
+	endOne := func() (proto.Message, error) {
+		return do(&messages.ToSession{Command: &messages.ToSession_EndJob{EndJob: &messages.EndJob{JobId: one}}})
+	}
+	endAll := func() (proto.Message, error) {
+		return do(&messages.ToSession{Command: &messages.ToSession_Cancel{Cancel: &messages.CancelSession{Jobs: true}}})
+	}
+	store.full.Store(true)
+	for what, end := range map[string]func() (proto.Message, error){"one": endOne, "all": endAll} {
+		if _, err := end(); failureCode(err) != messages.CodeUnavailable || len(jobs()) != 2 {
+			t.Errorf("%s: %v; %d run", what, err, len(jobs()))
+		}
+	}
+	store.full.Store(false)
+	if _, err := endOne(); err != nil || len(jobs()) != 1 {
+		t.Errorf("one, with room: %v; %d run", err, len(jobs()))
+	}
+	if _, err := endAll(); err != nil || len(jobs()) != 0 {
+		t.Errorf("all, with room: %v; %d run", err, len(jobs()))
+	}
 }
 
 // wantSkippable reads a closed store: what says who ended a job is left out by a release that does not know it, and stops no session.
