@@ -150,9 +150,6 @@ func plain(v any) (any, error) {
 	if weigh(v, maxValue) < 0 {
 		return nil, fmt.Errorf("the value would be longer than %d bytes", maxValue)
 	}
-	if tooDeep(v, maxDepth) {
-		return nil, fmt.Errorf("the value is nested more than %d deep", maxDepth)
-	}
 	b, err := json.Marshal(v)
 	if err != nil {
 		return nil, fmt.Errorf("the value cannot be written as JSON: %w", err)
@@ -160,7 +157,10 @@ func plain(v any) (any, error) {
 	if len(b) > maxValue {
 		return nil, fmt.Errorf("the value is longer than %d bytes", maxValue)
 	}
-	return decodeJSON(string(b))
+	if v, err = decodeJSON(string(b)); err == nil && tooDeep(v, maxDepth) { // what a program gives may be of any type before
+		return nil, fmt.Errorf("the value is nested more than %d deep", maxDepth)
+	}
+	return v, err
 }
 
 // decodeJSON reads a value; whole numbers stay whole, so that they index lists and print as such.

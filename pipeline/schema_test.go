@@ -1,6 +1,7 @@
 package pipeline_test
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 
@@ -60,6 +61,9 @@ func TestWhatIsNestedWithoutEndIsNoValue(t *testing.T) {
 		}
 		if _, err := p.Root.Fill(given, nil); (err == nil) != fits {
 			t.Errorf("an input %d deep: %v", n, err)
+		}
+		if _, err := p.Root.Fill(map[string]any{"l": json.RawMessage(deep(n))}, nil); (err == nil) != fits { // of a program
+			t.Errorf("an input of JSON %d deep: %v", n, err)
 		}
 	}
 }

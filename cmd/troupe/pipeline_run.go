@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/proto"
@@ -156,11 +157,9 @@ func (a *app) createRun(ctx context.Context, f *pipelineFlags, plan *pipeline.Pl
 	if err != nil {
 		return nil, err
 	}
-	env := make(map[string]string)
-	for _, name := range plan.Vars() {
-		if v, ok := os.LookupEnv(name); ok {
-			env[name] = v
-		}
+	env, err := variablesOf(plan)
+	if err != nil {
+		return nil, err
 	}
 	create, err := troupe.CreateRun(plan, troupe.RunOptions{
 		Inputs: inputs, Dir: real, Trust: trust, Model: model, Env: env, Rules: f.allow, NoInput: a.flags.noInput,
@@ -185,6 +184,22 @@ func (a *app) createRun(ctx context.Context, f *pipelineFlags, plan *pipeline.Pl
 		}
 	}
 	return create, nil
+}
+
+// variablesOf are the variables of the environment that a pipeline names, where they are set.
+func variablesOf(plan *pipeline.Plan) (map[string]string, error) {
+	env := make(map[string]string)
+	for _, name := range plan.Vars() {
+		v, ok := os.LookupEnv(name)
+		if !ok {
+			continue
+		}
+		if !utf8.ValidString(v) {
+			return nil, &exitError{code: exitInput, what: "the environment variable " + visible(name) + " is not UTF-8", hint: "encode it, for instance with base64"}
+		}
+		env[name] = v
+	}
+	return env, nil
 }
 
 // wrongInput is why a run cannot have an input: what became of its file, or that its value is none.
