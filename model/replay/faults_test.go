@@ -289,3 +289,36 @@ func TestFoldersAreFoundBelowAnotherHeadingOfTheirs(t *testing.T) {
 	file := recording(t, "", nil, func(m model.Model) { ask(m, "/home/one/project") })
 	ask(load(t, file).Model(replay.Options{}), "/srv/other")
 }
+
+// Whatever an answer says is played as it was, and the requests that follow go on from it: in the file, too.
+func TestOddAnswersArePlayedAsTheyWere(t *testing.T) {
+	for name, answer := range map[string]string{
+		"names of ours": "⟦job.1⟧ ⟦⟦ ⟦time⟧ ⟦", "a time": "at 2026-01-02T03:04:05Z, or 2026-01-02 10:00", "line ends": "a\r\nb\r\n", "one line end": "\n", "nothing": "",
+		"what JSON and HTML mind": "a\u2028b\u0000c<>&\"\\", "temporary places": "/tmp/x1. /tmp/x1/y /tmp/x1 " + filepath.Join(t.TempDir(), "q"),
+	} {
+		talk := func(m model.Model, folder string) (out []string) {
+			ms := []*messages.Message{user("go to " + folder)}
+			for range 3 {
+				c := must(t, m, request("a", folder, ms...))
+				out = append(out, c.Text)
+				ms = append(ms, said(c), user("you say "+c.Text))
+			}
+			return out
+		}
+		file := filepath.Join(t.TempDir(), "r.rec")
+		r, err := replay.Open(file, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		was := talk(r.Model(says(func() string { return answer }), 0), "/home/one")
+		if err := r.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if got := talk(load(t, file).Model(replay.Options{}), "/srv/other"); fmt.Sprintf("%q", got) != fmt.Sprintf("%q", was) {
+			t.Errorf("%s: got %q, was %q", name, got, was)
+		}
+		if b, err := os.ReadFile(file); err != nil || !strings.Contains(string(b), `"after": 2`) {
+			t.Errorf("%s: the last request does not go on from the one before: %v\n%s", name, err, b)
+		}
+	}
+}
