@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -85,7 +86,17 @@ func (d *cutDisk) unmount() {
 	if !d.mounted {
 		return
 	}
-	if err := unix.Unmount(d.dir, 0); err != nil {
+	err := unix.Unmount(d.dir, 0)
+	// The kernel takes away what processes had that have ended, open files and mount namespaces of sandboxes, in its own time.
+	for limit := time.After(patience); errors.Is(err, unix.EBUSY); err = unix.Unmount(d.dir, 0) {
+		select {
+		case <-limit:
+		case <-time.After(10 * time.Millisecond):
+			continue
+		}
+		break
+	}
+	if err != nil {
 		d.t.Errorf("unmount %s: %v", d.dir, err)
 		_ = unix.Unmount(d.dir, unix.MNT_DETACH) // whoever is still on it must not keep it for ever
 	}
