@@ -10,10 +10,14 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/troupe-dev/troupe/messages"
 	"github.com/troupe-dev/troupe/model"
 	"github.com/troupe-dev/troupe/model/canned"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // source gives one answer, and counts those that nobody heard.
 type source struct {
