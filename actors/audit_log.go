@@ -101,9 +101,6 @@ func (l *auditLog) read(ctx context.Context, store persistence.Store, block uint
 	if err != nil {
 		return l.damagedBy(fmt.Errorf("read the records of %s: %w", l.session, err))
 	}
-	if l.runs == nil && (l.fold.ran || l.trimmed) {
-		l.runs = &audited{session: l.session}
-	}
 	return l.ofRun(ctx, store)
 }
 
@@ -150,6 +147,9 @@ func (l *auditLog) close() {
 
 // ofRun reads what people did with the run that the session was made for.
 func (l *auditLog) ofRun(ctx context.Context, store persistence.Store) error {
+	if l.runs == nil && l.fold != nil && (l.fold.ran || l.trimmed) { // also when what was read before was broken off behind the last record
+		l.runs = &audited{session: l.session}
+	}
 	if l.runs == nil {
 		return nil
 	}

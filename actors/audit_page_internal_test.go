@@ -312,3 +312,38 @@ func TestAnAuditOfNothingIsRefused(t *testing.T) {
 		t.Errorf("of a session that was deleted: %v %v", page, err)
 	}
 }
+
+// brokenOff is a store whose reads of sessions are broken off behind their last record while it is told to.
+type brokenOff struct {
+	persistence.Store
+	off bool
+}
+
+func (b *brokenOff) ReadSession(ctx context.Context, session string, after uint64, fn func(persistence.Entry) error) error {
+	err := b.Store.ReadSession(ctx, session, after, fn)
+	if err == nil && b.off {
+		return context.Canceled
+	}
+	return err
+}
+
+// TestAPageThatIsBrokenOffLeavesNothingOutOfTheNext: whoever asked has gone when a session was read, and what people did with its run was not yet.
+func TestAPageThatIsBrokenOffLeavesNothingOutOfTheNext(t *testing.T) {
+	l := newLedger(t, 1)
+	s := l.session("", true)
+	store := &brokenOff{Store: l.store}
+	a, m := NewAudits(store), &messages.ListAudit{SessionId: s, Limit: 100}
+	if _, err := a.Page(t.Context(), m); err != nil { // it is known from here on
+		t.Fatal(err)
+	}
+	a.logs[s].begin()
+	store.off = true
+	if page, err := a.Page(t.Context(), m); !errors.Is(err, context.Canceled) {
+		t.Fatalf("%v: %v", page, err)
+	}
+	store.off = false
+	page, err := a.Page(t.Context(), m)
+	if want := l.whole(s, func(string) bool { return true }); err != nil || !same(page.GetEntries(), want) {
+		t.Errorf("%v: %v\nwant %v", err, page.GetEntries(), want)
+	}
+}
