@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -15,7 +17,22 @@ import (
 
 // memTable is the size of the table in memory and of the log behind it. A transaction is at most
 // 15 % of it, which bounds a group; opening maps as much and a crash replays at most five.
-const memTable = 32 << 20
+const memTable = 24 << 20
+
+// memTableBefore is the size that earlier releases gave it.
+const memTableBefore = 32 << 20
+
+// memTableOf is the size with which a database is opened. The log of a process that was killed is read into a table of it as a whole, and the database ends
+// the process when that does not fit: a log that is not as long as those that are made with the size of today may have been written with the one before.
+func memTableOf(dir string) int64 {
+	logs, _ := filepath.Glob(filepath.Join(dir, "*.mem")) // dir is no pattern that could be wrong: without logs there is nothing to fit
+	for _, name := range logs {
+		if info, err := os.Stat(name); err == nil && info.Size() > 0 && info.Size() != 2*memTable {
+			return memTableBefore
+		}
+	}
+	return memTable
+}
 
 // mergeFrom is how many tables of the first level, which are all looked at by each read, a brief process leaves as they are.
 const mergeFrom = 10
@@ -37,7 +54,7 @@ func engineOptions(dir string, o Options, logger *engineLog) engine.Options {
 		WithCompression(options.Snappy).
 		WithMetricsEnabled(false).
 		WithNumCompactors(2).
-		WithMemTableSize(memTable).
+		WithMemTableSize(memTableOf(dir)).
 		WithValueThreshold(1 << 20).
 		WithValueLogFileSize(1 << 20).
 		WithBlockCacheSize(o.BlockCache).

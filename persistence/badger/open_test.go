@@ -218,6 +218,63 @@ func TestEmptyLogsOfCrashesAreTakenAway(t *testing.T) {
 	}
 }
 
+// TestALogOfAnEarlierReleaseIsOpened, whose tables in memory were larger: what does not fit ends the process.
+func TestALogOfAnEarlierReleaseIsOpened(t *testing.T) {
+	o := Options{}.withDefaults()
+	from, dir := filepath.Join(t.TempDir(), "db"), filepath.Join(t.TempDir(), "db")
+	db, err := engine.Open(engineOptions(from, o, &engineLog{log: o.Logger}).WithMemTableSize(memTableBefore).WithSyncWrites(false))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	w := db.NewWriteBatch()
+	const entries = 640_000 // more than a table of today holds, and less than one of before
+	for n := range entries {
+		if err := w.Set(fmt.Appendf(nil, "key %08d", n), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if logs := glob(t, from, "*.mem"); len(logs) != 1 {
+		t.Fatalf("there are %d logs, and one was to be nearly full", len(logs))
+	}
+	if err := os.CopyFS(dir, os.DirFS(from)); err != nil { // of a process that is killed here
+		t.Fatal(err)
+	}
+	again, err := engine.Open(engineOptions(dir, o, &engineLog{log: o.Logger}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.Close()
+	for _, n := range []int{0, entries / 2, entries - 1} {
+		if err := again.View(func(tx *engine.Txn) error { _, err := tx.Get(fmt.Appendf(nil, "key %08d", n)); return err }); err != nil {
+			t.Errorf("entry %d: %v", n, err)
+		}
+	}
+}
+
+func TestLogsSayHowLargeTheTableIs(t *testing.T) {
+	dir := t.TempDir()
+	log := filepath.Join(dir, "00001.mem")
+	if got := memTableOf(dir); got != memTable {
+		t.Errorf("without logs it is %d", got)
+	}
+	for size, want := range map[int64]int64{0: memTable, 2 * memTable: memTable, 2 * memTableBefore: memTableBefore, 20 << 20: memTableBefore} {
+		f, err := os.Create(log)
+		if err == nil {
+			err = errors.Join(f.Truncate(size), f.Close())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := memTableOf(dir); got != want {
+			t.Errorf("with a log of %d bytes it is %d", size, got)
+		}
+	}
+}
+
 // An empty log is what a crash leaves, or all that is left of one that held something: the watermark tells.
 func TestALogThatLostEverythingIsMissed(t *testing.T) {
 	from, dir := t.TempDir(), t.TempDir()
